@@ -1,20 +1,23 @@
 //! Counters in shared memory: each set refers to its description, a text of JSON.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::directory::{Block, Directory};
+use crate::directory::{Directory, Line};
 use crate::fault::Fault;
 
 // The head of a set: whether it is shown, where its values begin, and the number of its description.
 const HEAD: usize = 24;
 const SHOWN: u32 = 1;
+/// The classes of sets, and of descriptions.
+const SETS: &str = "Stat";
+const TEXTS: &str = "StatDoc";
 /// Maximum size of a description in bytes.
 const MAX_TEXT: u64 = 4 << 20;
 
@@ -55,12 +58,19 @@ pub struct Element {
     pub oneliner: String,
 }
 
+impl Set {
+    /// Returns the names in the set, such as `cache_hit`, and the values of its counters.
+    pub fn counters(&self) -> impl Iterator<Item = (&Element, u64)> {
+        let value = |element: &Element| self.values.get(element.index).copied();
+        self.description.elements.iter().filter_map(move |element| Some((element, value(element)?)))
+    }
+}
+
 /// Reads all counters that the daemon shows, in the order of their names.
 pub fn read(directory: &Directory) -> Result<Vec<Counter>, Fault> {
     let mut all = BTreeMap::new();
     for set in read_sets(directory)? {
-        for element in &set.description.elements {
-            let Some(&value) = set.values.get(element.index) else { continue };
+        for (element, value) in set.counters() {
             let name = format!("{}.{}", set.ident, element.name);
             let (semantics, oneliner) = (element.semantics.clone(), element.oneliner.clone());
             all.insert(name.clone(), Counter { name, value, semantics, oneliner });
@@ -72,26 +82,32 @@ pub fn read(directory: &Directory) -> Result<Vec<Counter>, Fault> {
 /// Reads all sets that the daemon shows, in no order.
 pub fn read_sets(directory: &Directory) -> Result<Vec<Set>, Fault> {
     let mut all = Vec::new();
+    let indexes = [Some(directory.manager_index()?), directory.worker_index().ok()];
+    let lines: Vec<(&Path, Line<'_>)> = indexes
+        .iter()
+        .flatten()
+        .flat_map(|index| index.lines().into_iter().map(|line| (index.folder(), line)))
+        .collect();
+    let texts: HashMap<&str, (&Path, Line<'_>)> = lines
+        .iter()
+        .rev()
+        .filter(|(_, line)| line.class == TEXTS)
+        .map(|found| (found.1.ident, *found))
+        .collect();
     let mut files = Files::default();
-    let mut blocks = [directory.manager_blocks("Stat")?, directory.manager_blocks("StatDoc")?];
-    if let (Ok(sets), Ok(texts)) = (directory.worker_blocks("Stat"), directory.worker_blocks("StatDoc")) {
-        blocks[0].extend(sets);
-        blocks[1].extend(texts);
-    }
-    let [sets, texts] = blocks;
     // Many sets have the same description.
     let mut descriptions = BTreeMap::new();
-    for set in sets {
+    for (folder, line) in lines.iter().filter(|(_, line)| line.class == SETS) {
         // A set may be removed while it is read.
-        let Ok(Some((values, number))) = values(&set, &mut files) else { continue };
+        let Ok(Some((values, number))) = values(folder, line, &mut files) else { continue };
         let found = descriptions.entry(number).or_insert_with(|| {
-            let ident = format!("{number:x}");
-            let text = texts.iter().find(|text| text.ident == ident)?;
-            let json = description(text, &mut files).ok().flatten()?;
+            let (folder, text) = texts.get(&*format!("{number:x}"))?;
+            let json = description(folder, text, &mut files).ok().flatten()?;
             Some(Arc::new(Description::parse(&json)))
         });
         if let Some(description) = found {
-            all.push(Set { ident: set.ident, values, description: Arc::clone(description) });
+            let (ident, description) = (line.ident.to_owned(), Arc::clone(description));
+            all.push(Set { ident, values, description });
         }
     }
     if all.is_empty() {
@@ -101,31 +117,35 @@ pub fn read_sets(directory: &Directory) -> Result<Vec<Set>, Fault> {
     Ok(all)
 }
 
-/// The file that was opened last: the sets of a VCL's backends are in one file.
+/// The file that was opened last, as the sets of a VCL's backends are in one file, and the bytes that were read last.
 #[derive(Default)]
-struct Files {
-    open: Option<(PathBuf, File)>,
+struct Files<'a> {
+    open: Option<(&'a Path, &'a str, File)>,
+    bytes: Vec<u8>,
 }
 
-impl Files {
-    fn open(&mut self, path: &Path) -> io::Result<&File> {
-        if self.open.as_ref().is_none_or(|(open, _)| open != path) {
-            self.open = Some((path.to_owned(), File::open(path)?));
+impl<'a> Files<'a> {
+    /// Reads a segment.
+    fn read(&mut self, folder: &'a Path, line: &Line<'a>) -> io::Result<&[u8]> {
+        let is_open = |open: &(&Path, &str, File)| open.0 == folder && open.1 == line.name;
+        if !self.open.as_ref().is_some_and(is_open) {
+            self.open = Some((folder, line.name, File::open(folder.join(line.name))?));
         }
-        self.open.as_ref().map(|(_, file)| file).ok_or_else(|| io::ErrorKind::NotFound.into())
+        let Some((_, _, file)) = &self.open else { return Err(io::ErrorKind::NotFound.into()) };
+        self.bytes.resize(line.len.min(MAX_TEXT) as usize, 0);
+        let read = file.read_at(&mut self.bytes, line.offset)?;
+        self.bytes.truncate(read);
+        Ok(&self.bytes)
     }
 }
 
-fn block(of: &Block, files: &mut Files) -> io::Result<Vec<u8>> {
-    let mut bytes = vec![0; of.len.min(MAX_TEXT) as usize];
-    let read = files.open(&of.file)?.read_at(&mut bytes, of.offset)?;
-    bytes.truncate(read);
-    Ok(bytes)
-}
-
 /// Returns the values of a set and the number of its description; `None` if it is hidden.
-fn values(of: &Block, files: &mut Files) -> io::Result<Option<(Vec<u64>, u64)>> {
-    let bytes = block(of, files)?;
+fn values<'a>(
+    folder: &'a Path,
+    line: &Line<'a>,
+    files: &mut Files<'a>,
+) -> io::Result<Option<(Vec<u64>, u64)>> {
+    let bytes = files.read(folder, line)?;
     let word = |at: usize| bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map(u64::from_ne_bytes);
     let ready = word(0).unwrap_or(0) as u32;
     let (Some(start), Some(number)) = (word(8), word(16)) else { return Ok(None) };
@@ -135,9 +155,8 @@ fn values(of: &Block, files: &mut Files) -> io::Result<Option<(Vec<u64>, u64)>> 
     Ok(Some((values, number)))
 }
 
-fn description(of: &Block, files: &mut Files) -> io::Result<Option<Value>> {
-    let bytes = block(of, files)?;
-    let text = bytes.get(HEAD..).unwrap_or_default();
+fn description<'a>(folder: &'a Path, line: &Line<'a>, files: &mut Files<'a>) -> io::Result<Option<Value>> {
+    let text = files.read(folder, line)?.get(HEAD..).unwrap_or_default();
     let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
     Ok(serde_json::from_slice(&text[..end]).ok())
 }

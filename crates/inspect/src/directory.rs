@@ -1,7 +1,8 @@
 //! The working directory of a daemon: which processes write to it, and which segments of shared memory they offer.
 
-use std::fs;
-use std::io;
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -14,7 +15,9 @@ use crate::fault::Fault;
 const STATE_DIR: &str = "/var/lib/varnish";
 /// The name of a daemon without the option -n.
 const DEFAULT_NAME: &str = "varnishd";
-/// Maximum size of an index, and of an argument, in bytes.
+/// Maximum size of an index in bytes: millions of segments.
+const MAX_INDEX: u64 = 256 << 20;
+/// Maximum size of an argument in bytes.
 const MAX_TEXT: usize = 4 << 20;
 
 /// The working directory of a daemon that runs.
@@ -35,11 +38,23 @@ pub struct Block {
     pub ident: String,
 }
 
-/// The list of segments of one process.
-#[derive(Debug, Default, PartialEq)]
-struct Index {
+/// The list of segments of one process. There may be very many, so it is kept as text.
+#[derive(Debug)]
+pub struct Index {
     pid: u32,
-    blocks: Vec<Block>,
+    folder: PathBuf,
+    text: String,
+}
+
+/// The line of a segment in an index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Line<'a> {
+    /// The name of its file in [`Index::folder`].
+    pub name: &'a str,
+    pub offset: u64,
+    pub len: u64,
+    pub class: &'a str,
+    pub ident: &'a str,
 }
 
 impl Directory {
@@ -99,6 +114,12 @@ impl Directory {
         if error.kind() == io::ErrorKind::PermissionDenied {
             return denied(&format!("the working directory {path}"), &self.path);
         }
+        if error.kind() == io::ErrorKind::FileTooLarge {
+            return Fault::new(
+                format_args!("the index of the shared memory in {path} is too large"),
+                "discard VCL programs that are not used: vcl.discard",
+            );
+        }
         Fault::new(
             format_args!("no daemon runs with the working directory {path}"),
             "name the daemon's option -n: lacquer COMMAND -n DIR; `lacquer run` prints its own",
@@ -116,24 +137,35 @@ impl Directory {
     }
 
     fn blocks(&self, part: &str, class: &str) -> Result<Vec<Block>, Fault> {
-        let index = match self.index(part) {
+        Ok(self.index_of(part)?.blocks(class))
+    }
+
+    /// Returns the segments that the worker offers.
+    pub fn worker_index(&self) -> Result<Index, Fault> {
+        self.index_of(CHILD_DIRNAME)
+    }
+
+    /// Returns the segments that the manager offers.
+    pub fn manager_index(&self) -> Result<Index, Fault> {
+        self.index_of(MGT_DIRNAME)
+    }
+
+    fn index_of(&self, part: &str) -> Result<Index, Fault> {
+        match self.index(part) {
             Err(error) if error.kind() == io::ErrorKind::NotFound && part == CHILD_DIRNAME => {
                 let what = format!("the daemon of {} runs, but its worker does not", self.path.display());
-                return Err(Fault::new(
-                    what,
-                    "start the worker: lacquerd's command `start`; its log has the reason",
-                ));
+                Err(Fault::new(what, "start the worker: lacquerd's command `start`; its log has the reason"))
             }
-            index => index.map_err(|error| self.cannot_read(&error))?,
-        };
-        Ok(index.blocks.into_iter().filter(|block| block.class == class).collect())
+            index => index.map_err(|error| self.cannot_read(&error)),
+        }
     }
 
     fn index(&self, part: &str) -> io::Result<Index> {
         let folder = self.path.join(part);
-        let mut bytes = fs::read(folder.join("_.index"))?;
-        bytes.truncate(MAX_TEXT);
-        parse_index(&String::from_utf8_lossy(&bytes), &folder)
+        let bytes = read_index(&folder.join("_.index"), MAX_INDEX)?;
+        let text = String::from_utf8(bytes)
+            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
+        Index::parse(text, folder)
             .ok_or_else(|| io::Error::other("the index of the shared memory is damaged"))
     }
 
@@ -199,31 +231,69 @@ fn own_runs() -> Vec<Directory> {
     directories.filter(|directory| directory.check_is_alive().is_ok()).collect()
 }
 
-/// Parses an index: a line with the process, and a line for each segment that was added or removed.
-fn parse_index(text: &str, folder: &Path) -> Option<Index> {
-    let mut lines = text.lines();
-    let pid = lines.next()?.strip_prefix("# ")?.split_whitespace().next()?.parse().ok()?;
-    let mut blocks: Vec<Block> = Vec::new();
-    for line in lines {
-        let Some((sign, rest)) = line.split_at_checked(2) else { continue };
-        let mut words = rest.split(' ');
-        let mut word = || words.next().unwrap_or_default();
-        let (name, offset, len, class) = (word(), word(), word(), word());
-        // The class and identifier of a cluster are empty, and Varnish writes them as quotes.
-        let unquoted = |text: &str| text.trim_matches('"').to_owned();
-        let (Ok(offset), Ok(len)) = (offset.parse(), len.parse()) else { continue };
-        if name.contains('/') {
-            continue;
-        }
-        let ident = unquoted(word());
-        let block = Block { file: folder.join(name), offset, len, class: unquoted(class), ident };
-        match sign {
-            "+ " => blocks.push(block),
-            "- " => blocks.retain(|other| *other != block),
-            _ => {}
-        }
+/// Reads an index of at most this size. Segments that a reader does not see would seem not to exist.
+fn read_index(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(most + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(bytes) }
+}
+
+impl Index {
+    /// Parses an index: a line with the process, and a line for each segment that was added or removed.
+    fn parse(text: String, folder: PathBuf) -> Option<Index> {
+        let first = text.lines().next()?;
+        let pid = first.strip_prefix("# ")?.split_whitespace().next()?.parse().ok()?;
+        Some(Index { pid, folder, text })
     }
-    Some(Index { pid, blocks })
+
+    /// Returns the folder of the segments' files.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Returns the lines of the segments that exist, in the order in which they were added.
+    pub fn lines(&self) -> Vec<Line<'_>> {
+        // Behind the last line feed is a line that is being written.
+        let whole = self.text.rfind('\n').map_or("", |end| &self.text[..end]);
+        let mut removed = HashSet::new();
+        let mut found = Vec::new();
+        // A removal is of what was added before it.
+        for line in whole.lines().rev() {
+            let Some((sign, rest)) = line.split_at_checked(2) else { continue };
+            let Some(line) = Line::parse(rest) else { continue };
+            match sign {
+                "+ " if !removed.contains(&line) => found.push(line),
+                "- " => {
+                    removed.insert(line);
+                }
+                _ => {}
+            }
+        }
+        found.reverse();
+        found
+    }
+
+    fn blocks(&self, class: &str) -> Vec<Block> {
+        let lines = self.lines().into_iter().filter(|line| line.class == class);
+        lines.map(|line| line.block(&self.folder)).collect()
+    }
+}
+
+impl<'a> Line<'a> {
+    /// Parses a line without its sign. Files outside of the folder are refused.
+    fn parse(text: &'a str) -> Option<Line<'a>> {
+        let mut words = text.split(' ');
+        let mut word = || words.next().unwrap_or_default();
+        let (name, offset, len) = (word(), word().parse().ok()?, word().parse().ok()?);
+        // The class and identifier of a cluster are empty, and Varnish writes them as quotes.
+        let (class, ident) = (word().trim_matches('"'), word().trim_matches('"'));
+        (!name.contains('/')).then_some(Line { name, offset, len, class, ident })
+    }
+
+    fn block(&self, folder: &Path) -> Block {
+        let Line { name, offset, len, class, ident } = *self;
+        Block { file: folder.join(name), offset, len, class: class.to_owned(), ident: ident.to_owned() }
+    }
 }
 
 #[cfg(test)]
@@ -231,8 +301,8 @@ mod tests {
     use super::*;
 
     fn idents(text: &str) -> Option<Vec<String>> {
-        let index = parse_index(text, Path::new("/d"))?;
-        Some(index.blocks.into_iter().map(|block| block.ident).collect())
+        let index = Index::parse(text.to_owned(), PathBuf::from("/d"))?;
+        Some(index.lines().iter().map(|line| line.ident.to_owned()).collect())
     }
 
     #[test]
@@ -247,10 +317,31 @@ mod tests {
     #[test]
     fn the_last_segment_that_was_added_counts() {
         let text = "# 1 1\n+ _.a 0 5 Arg -T\n+ _.b 0 5 Arg -S\n- _.a 0 5 Arg -T\n+ _.c 0 5 Arg -T\n+ ../x 0 5 Arg -i\n";
-        let index = parse_index(text, Path::new("/d")).expect("it has a process");
-        let file =
-            |ident: &str| index.blocks.iter().rfind(|block| block.ident == ident).map(|b| b.file.clone());
+        let index = Index::parse(text.to_owned(), PathBuf::from("/d")).expect("it has a process");
+        let blocks = index.blocks("Arg");
+        let file = |ident: &str| blocks.iter().rfind(|block| block.ident == ident).map(|b| b.file.clone());
         assert_eq!(file("-T"), Some(PathBuf::from("/d/_.c")));
         assert_eq!(file("-i"), None, "a path outside of the directory");
+    }
+
+    #[test]
+    fn a_line_that_is_being_written_is_left_out() {
+        assert_eq!(
+            idents("# 1 1\n+ _.a 0 8 Stat VBE.a\n+ _.b 0 8 Stat VBE.b"),
+            Some(vec!["VBE.a".to_owned()])
+        );
+        assert_eq!(idents("# 1 1"), Some(Vec::new()));
+        // Added, removed and added again.
+        let line = "_.a 0 8 Stat VBE.a\n";
+        assert_eq!(idents(&format!("# 1 1\n+ {line}- {line}+ {line}")), Some(vec!["VBE.a".to_owned()]));
+    }
+
+    #[test]
+    fn an_index_is_read_whole_or_not_at_all() {
+        let folder = lacquer_testing::Folder::new("index");
+        let path = folder.join("_.index");
+        fs::write(&path, [b'#'; 100]).expect("it is writable");
+        assert_eq!(read_index(&path, 100).map(|bytes| bytes.len()).ok(), Some(100));
+        assert!(read_index(&path, 99).is_err_and(|error| error.kind() == io::ErrorKind::FileTooLarge));
     }
 }

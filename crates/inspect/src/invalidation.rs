@@ -26,14 +26,28 @@ pub fn pattern_ban(host: &str, pattern: &str) -> Vec<String> {
 }
 
 fn ban(host: &str, operator: &str, url: &str) -> Vec<String> {
-    // The built-in VCL writes hosts in lower case.
-    let host = host.to_ascii_lowercase();
     let mut words = Vec::new();
-    if !host.is_empty() {
-        words.extend(["req.http.host", "==", &host, "&&"].map(str::to_owned));
+    // The built-in VCL writes hosts in lower case, but another VCL may leave them as clients write them.
+    if host.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        words.extend(["req.http.host", "~", &any_case(host), "&&"].map(str::to_owned));
+    } else if !host.is_empty() {
+        words.extend(["req.http.host", "==", host, "&&"].map(str::to_owned));
     }
     words.extend(["req.url", operator, url].map(str::to_owned));
     words
+}
+
+/// Returns the regular expression of a host in capitals or not.
+fn any_case(host: &str) -> String {
+    let mut pattern = "(?i)^".to_owned();
+    for c in host.chars() {
+        if !c.is_alphanumeric() {
+            pattern.push('\\');
+        }
+        pattern.push(c);
+    }
+    pattern.push('$');
+    pattern
 }
 
 /// Splits an expression at spaces, except between double quotes.
@@ -79,8 +93,10 @@ mod tests {
         );
         assert_eq!(split("  "), Vec::<String>::new());
         assert_eq!(split("a \"\""), ["a", ""]);
-        let target = Target::parse("http://A.example/b").expect("a URL");
+        let target = Target::parse("http://a.example/b").expect("a URL");
         assert_eq!(page_ban(&target).join(" "), "req.http.host == a.example && req.url == /b");
+        let target = Target::parse("http://A.example:80/b").expect("a URL");
+        assert_eq!(page_ban(&target).join(" "), r"req.http.host ~ (?i)^A\.example\:80$ && req.url == /b");
         assert_eq!(pattern_ban("", "^/a b").join("|"), "req.url|~|^/a b");
     }
 }

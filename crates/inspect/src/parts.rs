@@ -13,14 +13,23 @@ const HOST: &str = "Host";
 pub struct Parts<'a> {
     start: &'a [u8],
     method: Option<&'a [u8]>,
-    host: Option<&'a [u8]>,
-    url: Option<&'a [u8]>,
+    /// The page as the client asked for it, as VCL has changed it so far, and as it was at the lookup.
+    asked: Page<'a>,
+    present: Page<'a>,
+    looked_up: Option<Page<'a>>,
     status: &'a [u8],
     account: &'a [u8],
     hit: &'a [u8],
     steps: u8,
     /// The first and the last timestamp, and the one when the response began.
     stamps: [Option<&'a [u8]>; 3],
+}
+
+/// A host and a URL.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Page<'a> {
+    pub host: Option<&'a [u8]>,
+    pub url: Option<&'a [u8]>,
 }
 
 /// The steps by which the cache treated a request: the bits of [`Parts::steps`], and the words for them.
@@ -52,25 +61,45 @@ impl<'a> Parts<'a> {
             match record.tag {
                 Tag::ReqStart => parts.start = text,
                 Tag::ReqMethod => parts.method = parts.method.or(Some(text)),
-                Tag::ReqURL => parts.url = parts.url.or(Some(text)),
+                Tag::ReqURL => {
+                    parts.asked.url = parts.asked.url.or(Some(text));
+                    parts.present.url = Some(text);
+                }
                 tag if tag == REQUEST.0 || tag == REQUEST.1 => {
                     if let Some(host) = value_of(text, HOST) {
-                        parts.host = (tag == REQUEST.0).then_some(host);
+                        parts.present.host = (tag == REQUEST.0).then_some(host);
+                        parts.asked.host = parts.asked.host.or(parts.present.host);
                     }
                 }
                 Tag::RespStatus => parts.status = text,
                 Tag::ReqAcct => parts.account = text,
-                Tag::Hit => parts.hit = text,
-                Tag::HitPass => parts.steps |= HIT_PASS,
-                Tag::HitMiss => parts.steps |= HIT_MISS,
+                Tag::Hit => {
+                    parts.hit = text;
+                    parts.choose_page();
+                }
+                Tag::HitPass => parts.take(HIT_PASS),
+                Tag::HitMiss => parts.take(HIT_MISS),
                 Tag::Timestamp => parts.stamp(text),
-                Tag::VCL_call => parts.steps |= step(text),
+                Tag::VCL_call => parts.take(step(text)),
                 Tag::VCL_return if text == b"restart" => return None,
-                Tag::VCL_return if text == b"purge" => parts.steps |= PURGE,
+                Tag::VCL_return if text == b"purge" => parts.take(PURGE),
                 _ => {}
             }
         }
         Some(parts)
+    }
+
+    /// Records a step, if it is one.
+    fn take(&mut self, step: u8) {
+        if step != 0 {
+            self.steps |= step;
+            self.choose_page();
+        }
+    }
+
+    /// Records that VCL has chosen the page: what it changes later is not what the cache looks up.
+    fn choose_page(&mut self) {
+        self.looked_up = self.looked_up.or(Some(self.present));
     }
 
     fn stamp(&mut self, text: &'a [u8]) {
@@ -87,12 +116,24 @@ impl<'a> Parts<'a> {
         self.method
     }
 
+    /// Returns the host, as VCL has left it.
     pub fn host(&self) -> Option<&'a [u8]> {
-        self.host
+        self.present.host
     }
 
+    /// Returns the URL that the client sent.
     pub fn url(&self) -> Option<&'a [u8]> {
-        self.url
+        self.asked.url
+    }
+
+    /// Returns the page that the cache looked up: host and URL as VCL had changed them until then, which bans compare.
+    pub fn page(&self) -> Page<'a> {
+        self.looked_up.unwrap_or(self.present)
+    }
+
+    /// Returns the page that the client asked for.
+    pub fn asked(&self) -> Page<'a> {
+        self.asked
     }
 
     /// Returns the client's address.
@@ -203,5 +244,50 @@ pub fn is_needed(record: &Record<'_>) -> bool {
         | Tag::HitPass
         | Tag::HitMiss => true,
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transaction::transaction;
+
+    #[test]
+    fn the_page_is_what_the_cache_looks_up() {
+        let begin = [
+            (Tag::ReqURL, "/x?utm=1"),
+            (Tag::ReqHeader, "Host: www.c"),
+            (Tag::VCL_call, "RECV"),
+            (Tag::ReqURL, "/x"),
+            (Tag::ReqUnset, "Host: www.c"),
+            (Tag::ReqHeader, "host: c"),
+            (Tag::VCL_return, "hash"),
+        ];
+        let end = [(Tag::VCL_call, "DELIVER"), (Tag::ReqURL, "/later"), (Tag::ReqHeader, "Host: later")];
+        let page = |host: &'static str, url: &'static str| Page {
+            host: Some(host.as_bytes()),
+            url: Some(url.as_bytes()),
+        };
+        for step in [
+            (Tag::Hit, "2 10.0 10.0 0.0"),
+            (Tag::HitMiss, "2 10.0"),
+            (Tag::HitPass, "2 10.0"),
+            (Tag::VCL_call, "MISS"),
+            (Tag::VCL_call, "PASS"),
+            (Tag::VCL_call, "PIPE"),
+            (Tag::VCL_return, "purge"),
+        ] {
+            let request = transaction(3, "req 2 rxreq", &[&begin[..], &[step], &end].concat());
+            let parts = Parts::of(&request).expect("a request");
+            assert_eq!(
+                (parts.page(), parts.asked()),
+                (page("c", "/x"), page("www.c", "/x?utm=1")),
+                "{step:?}"
+            );
+            // Lines of logs have the URL of the client.
+            assert_eq!((parts.host(), parts.url()), (Some(&b"later"[..]), Some(&b"/x?utm=1"[..])));
+        }
+        let refused = transaction(3, "req 2 rxreq", &[]);
+        assert_eq!(Parts::of(&refused).map(|parts| parts.page()), Some(Page::default()));
     }
 }

@@ -156,3 +156,30 @@ fn a_daemon_runs_though_its_process_is_not_shown() {
     flock(&lock, FlockOperation::LockExclusive).expect("nobody has it");
     assert!(find(&folder).is_ok());
 }
+
+/// Programs that are not in use keep the lines of their backends, which hide their counters.
+#[test]
+fn an_index_of_very_many_sets_is_read_to_its_end() {
+    let folder = working_directory("many");
+    let pid = std::process::id();
+    let mut index = format!("# {pid} 1\n");
+    for number in 0..100_000 {
+        let line = format!("_.sets 0 32 Stat VBE.program_that_is_cold.backend_{number:08}\n");
+        index.push_str(&format!("+ {line}"));
+        if number % 3 == 0 {
+            index.push_str(&format!("- {line}"));
+        }
+    }
+    index.push_str("+ _.sets 32 32 Stat VBE.new.last\n");
+    assert!(index.len() > 6 << 20);
+    // Each set has one counter. The first set is hidden.
+    let set = |ready: u64, value: u64| [ready, 24, 0xd0c, value].map(u64::to_ne_bytes).concat();
+    folder.file("_.vsm_child/_.sets", [set(2, 7), set(1, 8)].concat());
+    let text = b"{\"elem\": {\"req\": {\"index\": 0, \"type\": \"counter\"}}}\0";
+    folder.file("_.vsm_mgt/_.text", [&[0; 24][..], text].concat());
+    folder.file("_.vsm_mgt/_.index", format!("# {pid} 1\n+ _.text 0 {} StatDoc d0c\n", 24 + text.len()));
+    folder.file("_.vsm_child/_.index", index);
+    let all = counters::read(&Directory::at(&folder)).expect("there are counters");
+    let found: Vec<_> = all.iter().map(|counter| (counter.name.as_str(), counter.value)).collect();
+    assert_eq!(found, [("VBE.new.last.req", 8)]);
+}

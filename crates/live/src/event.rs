@@ -1,7 +1,7 @@
 //! Reports of the log: requests, fetches, and the health of origins, from records that anybody may have written.
 
 use lacquer_inspect::page::{add_plain, plain, short};
-use lacquer_inspect::parts::{self, Parts};
+use lacquer_inspect::parts::{self, Page, Parts};
 use lacquer_inspect::ring::Record;
 use lacquer_inspect::transaction::{Grouping, Kind, Transaction};
 use lacquer_shm::Tag;
@@ -20,8 +20,10 @@ pub enum Event {
 /// A request of a client. All texts are escaped.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Seen {
-    /// The host and the URL.
+    /// The host and the URL of the page that the cache looked up, which may be purged.
     pub url: String,
+    /// Those that the client sent, if they differ.
+    pub asked: Option<String>,
     pub status: u16,
     /// As in `lacquer log`.
     pub how: &'static str,
@@ -93,11 +95,17 @@ impl Event {
 impl Seen {
     fn of(request: &Transaction) -> Option<Seen> {
         let parts = Parts::of(request)?;
-        let mut url = plain(parts.host().unwrap_or_default());
-        add_plain(&mut url, parts.url().unwrap_or_default());
+        let text = |page: Page<'_>| {
+            let mut url = plain(page.host.unwrap_or_default());
+            add_plain(&mut url, page.url.unwrap_or_default());
+            visible(url)
+        };
+        let (page, asked) = (parts.page(), parts.asked());
+        let asked = (asked != page).then(|| text(asked));
         let wait = parts.wait();
         let wait = if wait.is_finite() { wait.max(0.0) } else { 0.0 };
-        Some(Seen { url: visible(url), status: parts.status(), how: parts.how(), bytes: parts.bytes(), wait })
+        let (url, status, how, bytes) = (text(page), parts.status(), parts.how(), parts.bytes());
+        Some(Seen { url, asked, status, how, bytes, wait })
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use lacquer_inspect::counters::Set;
 use lacquer_inspect::page::short;
 
 use crate::event::is_pool_of_sessions;
@@ -143,22 +144,46 @@ impl Figures {
         let mut figures = Figures::default();
         for (name, value) in counters {
             let Some((set, field)) = name.rsplit_once('.') else { continue };
-            let (kind, ident) = set.split_once('.').unwrap_or((set, ""));
-            match kind {
-                "MAIN" => figures.main(field, value),
-                "VBE" => figures.origin(ident, field, value),
-                "SMA" | "SMU" => figures.storage(ident, StorageKind::Memory, field, value),
-                "SMF" => figures.storage(ident, StorageKind::File, field, value),
-                "DISK" => figures.storage(ident, StorageKind::Disk, field, value),
-                "MEMPOOL" if field == "live" && is_pool_of_sessions(ident) => {
-                    add(&mut figures.gauges.connections, value);
-                }
-                _ => {}
+            figures.counter(set, field, value);
+        }
+        figures.with_sums()
+    }
+
+    /// Takes sets of counters.
+    pub fn of_sets(mut sets: Vec<Set>) -> Figures {
+        // Of two sets with the same name, the younger one counts. If there are too many, the first names do.
+        sets.reverse();
+        sets.sort_by(|a, b| a.ident.cmp(&b.ident));
+        sets.dedup_by(|next, kept| next.ident == kept.ident);
+        let mut figures = Figures::default();
+        for set in &sets {
+            for (element, value) in set.counters() {
+                figures.counter(&set.ident, &element.name, value);
             }
         }
-        let used = figures.origins.values().map(|origin| origin.connections);
-        figures.gauges.origin_connections = used.fold(0, u64::saturating_add);
-        figures
+        figures.with_sums()
+    }
+
+    /// Takes a counter of a set.
+    fn counter(&mut self, set: &str, field: &str, value: u64) {
+        let (kind, ident) = set.split_once('.').unwrap_or((set, ""));
+        match kind {
+            "MAIN" => self.main(field, value),
+            "VBE" => self.origin(ident, field, value),
+            "SMA" | "SMU" => self.storage(ident, StorageKind::Memory, field, value),
+            "SMF" => self.storage(ident, StorageKind::File, field, value),
+            "DISK" => self.storage(ident, StorageKind::Disk, field, value),
+            "MEMPOOL" if field == "live" && is_pool_of_sessions(ident) => {
+                add(&mut self.gauges.connections, value);
+            }
+            _ => {}
+        }
+    }
+
+    fn with_sums(mut self) -> Figures {
+        let used = self.origins.values().map(|origin| origin.connections);
+        self.gauges.origin_connections = used.fold(0, u64::saturating_add);
+        self
     }
 
     fn main(&mut self, field: &str, value: u64) {

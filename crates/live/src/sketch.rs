@@ -34,6 +34,8 @@ impl Tally {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Frequent {
     pub text: String,
+    /// What clients ask for to get it, such as one of them did, if that differs.
+    pub asked: Option<String>,
     /// How often it occurred, and by how much that may be too high.
     pub count: u64,
     pub error: u64,
@@ -55,10 +57,15 @@ impl Sketch {
 
     /// Counts an occurrence of a text.
     pub fn add(&mut self, text: &str, tally: &Tally) {
+        self.add_asked(text, None, tally);
+    }
+
+    /// Counts an occurrence of a text, and keeps what was asked for when it came into the sketch.
+    pub fn add_asked(&mut self, text: &str, asked: Option<&str>, tally: &Tally) {
         let text = first_chars(text, MAX_TEXT);
         let at = match self.places.get(text) {
             Some(&at) => at,
-            None => self.place(text),
+            None => self.place(text, asked),
         };
         self.heap[at].count += 1;
         self.heap[at].tally.add(tally);
@@ -66,8 +73,9 @@ impl Sketch {
     }
 
     /// Makes a place for a new text. Returns its index.
-    fn place(&mut self, text: &str) -> usize {
-        let mut new = Frequent { text: text.to_owned(), ..Frequent::default() };
+    fn place(&mut self, text: &str, asked: Option<&str>) -> usize {
+        let asked = asked.map(|asked| first_chars(asked, MAX_TEXT).to_owned());
+        let mut new = Frequent { text: text.to_owned(), asked, ..Frequent::default() };
         let at = if self.heap.len() < self.capacity {
             self.heap.push(new);
             // A count of zero belongs at the top.
@@ -136,6 +144,9 @@ pub fn most_frequent<'a>(sketches: impl Iterator<Item = &'a Sketch>, count: usiz
         sum.count = sum.count.saturating_add(entry.count);
         sum.error = sum.error.saturating_add(entry.error);
         sum.tally.add(&entry.tally);
+        if sum.asked.is_none() {
+            sum.asked.clone_from(&entry.asked);
+        }
     }
     let mut all: Vec<Frequent> =
         all.into_iter().map(|(text, sum)| Frequent { text: text.to_owned(), ..sum }).collect();

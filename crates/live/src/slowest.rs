@@ -10,6 +10,8 @@ use crate::sketch::MAX_TEXT;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Slow {
     pub text: String,
+    /// What the client asked for, if that differs.
+    pub asked: Option<String>,
     pub seconds: f64,
     pub status: u16,
     pub how: &'static str,
@@ -28,6 +30,16 @@ impl Slowest {
     }
 
     pub fn add(&mut self, text: &str, seconds: f64, status: u16, how: &'static str) {
+        self.add_asked(text, None, (seconds, status, how));
+    }
+
+    /// Adds a request with its duration, status and handling, and what the client asked for.
+    pub fn add_asked(
+        &mut self,
+        text: &str,
+        asked: Option<&str>,
+        (seconds, status, how): (f64, u16, &'static str),
+    ) {
         let is_full = self.all.len() >= self.capacity;
         if !seconds.is_finite() || is_full && self.all.last().is_some_and(|last| last.seconds >= seconds) {
             return;
@@ -40,7 +52,8 @@ impl Slowest {
             self.all.remove(at);
         }
         let at = self.all.partition_point(|slow| slow.seconds >= seconds);
-        self.all.insert(at, Slow { text: text.to_owned(), seconds, status, how });
+        let asked = asked.map(|asked| first_chars(asked, MAX_TEXT).to_owned());
+        self.all.insert(at, Slow { text: text.to_owned(), asked, seconds, status, how });
         self.all.truncate(self.capacity);
     }
 
@@ -55,7 +68,7 @@ impl Slowest {
     /// Adds what another one has kept.
     pub fn merge(&mut self, other: &Slowest) {
         for slow in &other.all {
-            self.add(&slow.text, slow.seconds, slow.status, slow.how);
+            self.add_asked(&slow.text, slow.asked.as_deref(), (slow.seconds, slow.status, slow.how));
         }
     }
 }

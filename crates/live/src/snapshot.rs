@@ -174,7 +174,7 @@ impl Frequent {
 
     fn json(&self) -> Value {
         json!({
-            "url": self.text, "requests": self.count, "error": self.error, "hit_ratio": self.hit_ratio(),
+            "url": self.text, "asked": self.asked, "requests": self.count, "error": self.error, "hit_ratio": self.hit_ratio(),
             "bytes": self.tally.bytes, "mean_seconds": self.mean(),
         })
     }
@@ -208,7 +208,12 @@ impl Snapshot {
         };
         let traffic = &self.traffic;
         let all = |list: &[Frequent]| list.iter().map(Frequent::json).collect::<Value>();
-        let slow = |slow: &Slow| json!({"url": slow.text, "seconds": slow.seconds, "status": slow.status, "handling": slow.how});
+        let slow = |slow: &Slow| {
+            json!({
+                "url": slow.text, "asked": slow.asked, "seconds": slow.seconds, "status": slow.status,
+                "handling": slow.how,
+            })
+        };
         json!({
             "time": self.time, "daemon": self.daemon.name, "status": status, "reason": reason,
             "uptime": self.daemon.uptime, "watched": self.watched, "log_overruns": self.daemon.overruns,

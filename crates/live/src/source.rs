@@ -92,10 +92,10 @@ impl Source {
 pub fn look(found: &Result<(), Fault>, directory: &Directory, now: f64, state: &mut State) {
     let why = |fault: &Fault| fault.what.clone();
     let counters =
-        found.as_ref().map_err(why).and_then(|()| counters::read(directory).map_err(|fault| fault.what));
+        found.as_ref().map_err(why).and_then(|()| counters::read_sets(directory).map_err(|fault| fault.what));
     let status = match counters {
-        Ok(counters) => {
-            let figures = Figures::of(counters.iter().map(|counter| (counter.name.as_str(), counter.value)));
+        Ok(sets) => {
+            let figures = Figures::of_sets(sets);
             let runs = figures.uptime.is_some();
             state.counters(now, figures);
             let stopped = || format!("the worker of {} does not run", directory.path().display());

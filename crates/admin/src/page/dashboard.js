@@ -249,16 +249,19 @@ function snapshot(data) {
   origins(data.origins);
   storage(data.storage);
   /** @param {Snapshot["busiest"][number]} url @returns {Cell[]} */
-  const busiest = (url) => [long(url.url), [count(url.requests), "number"], [percent(url.hit_ratio), "number"], actions(url.url)];
+  const busiest = (url) => [long(url.url), [count(url.requests), "number"], [percent(url.hit_ratio), "number"], actions(url)];
   fill("busiest", data.busiest.slice(0, 15).map(busiest), "No requests");
-  fill("missed", data.missed.slice(0, 15).map((url) => [long(url.url), [count(url.requests), "number"], [duration(url.mean_seconds), "number"], actions(url.url)]), "No misses");
-  fill("slowest", data.slowest.slice(0, 15).map((url) => [long(url.url), [duration(url.seconds), "number"], [url.status, "number"], actions(url.url)]), "No requests");
+  fill("missed", data.missed.slice(0, 15).map((url) => [long(url.url), [count(url.requests), "number"], [duration(url.mean_seconds), "number"], actions(url)]), "No misses");
+  fill("slowest", data.slowest.slice(0, 15).map((url) => [long(url.url), [duration(url.seconds), "number"], [url.status, "number"], actions(url)]), "No requests");
   draw();
 }
 
-/** @param {string} url */
-function actions(url) {
+/** @param {Page} page */
+function actions(page) {
   const place = element("span");
+  const url = page.url;
+  // VCL may have rewritten what a client asked for, so the question is asked as the client asked.
+  const asked = page.asked || url;
   const why = flaw(url);
   if (why) {
     place.textContent = why;
@@ -266,7 +269,8 @@ function actions(url) {
     place.className = "none";
     return place;
   }
-  place.append(button("why", "Why: " + url, () => ask(url)), " ", button("purge", "Purge " + url, () => purge("url", url, false)));
+  if (!flaw(asked)) place.append(button("why", "Why: " + asked, () => ask(asked)), " ");
+  place.append(button("purge", "Purge " + url, () => purge("url", url, false)));
   return place;
 }
 

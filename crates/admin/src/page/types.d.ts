@@ -1,6 +1,8 @@
 // The messages of the admin listener that the page reads, for the type checker. docs/admin.md describes them.
 
 interface Latencies { count: number; p50: number | null; p95: number | null; p99: number | null; max: number | null }
+/** A page as the cache looks it up, and as a client asked for it, if that differs. */
+interface Page { url: string; asked: string | null }
 interface Totals { limits: number[]; hits: number[]; misses: number[] }
 
 interface Origin {
@@ -40,9 +42,9 @@ interface Snapshot {
   latency: { totals: Totals; hits: Latencies; misses: Latencies };
   origins: Origin[];
   storage: StorageState;
-  busiest: { url: string; requests: number; hit_ratio: number | null }[];
-  missed: { url: string; requests: number; mean_seconds: number | null }[];
-  slowest: { url: string; seconds: number; status: string }[];
+  busiest: (Page & { requests: number; hit_ratio: number | null })[];
+  missed: (Page & { requests: number; mean_seconds: number | null })[];
+  slowest: (Page & { seconds: number; status: string })[];
 }
 
 interface Ban { time: number; refs: number; completed: boolean; tests?: string[]; ban?: string; spec?: string }

@@ -3,6 +3,7 @@
 mod admin;
 mod commands;
 mod otlp;
+mod pages;
 mod tls;
 mod top;
 mod why;

@@ -1,9 +1,9 @@
 //! `lacquer run --log`, `--log-to` and `--web`: what leaves a running site besides its pages.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader};
 use std::os::unix::net::{UnixDatagram, UnixListener};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lacquer_cli::access_log::Counts;
 use lacquer_testing::Folder;
@@ -50,13 +50,14 @@ fn a_log_that_cannot_be_printed_is_a_failure() {
 fn a_collector_that_does_not_read_holds_up_nobody() {
     let (app, folder) = (App::start(MINUTE), Folder::new("log"));
     let path = folder.join("collector");
-    // It never accepts.
-    let _collector = UnixListener::bind(&path).expect("the path is free");
+    // It accepts nothing before the end.
+    let collector = UnixListener::bind(&path).expect("the path is free");
     let target = format!("unix:{}", path.display());
     let long = format!("{{url}}{}", "x".repeat(60_000));
     let web = free_address().to_string();
     let words = ["--backend", &app.url(), "--log", &long, "--log-to", &target, "--web", &web];
     let site = Site::start(&words, &[]);
+    let begun = Instant::now();
     for number in 0..120 {
         site.get(&format!("/{number}"));
     }
@@ -72,11 +73,49 @@ fn a_collector_that_does_not_read_holds_up_nobody() {
         };
         Some([value("written")?, value("dropped")?, value("missed")?])
     };
+    let are_lost = || {
+        lines()
+            .is_some_and(|[written, dropped, missed]| written + dropped < 121 && dropped > 0 && missed == 0)
+    };
+    assert!(until(are_lost), "{:?}", lines());
+    // Lines are written when they are read, and neither written nor dropped while they wait.
+    let (mut stream, _) = collector.accept().expect("it has connected");
+    std::thread::spawn(move || io::copy(&mut stream, &mut io::sink()));
     let are_counted = || {
         lines()
             .is_some_and(|[written, dropped, missed]| written + dropped == 121 && dropped > 0 && missed == 0)
     };
     assert!(until(are_counted), "{:?}", lines());
+    // Clients cannot fill the log of the service with reports.
+    let (reports, minutes) =
+        (site.folder.read("err").matches("so far").count(), begun.elapsed().as_secs() / 60);
+    assert!(reports as u64 <= 1 + minutes, "{}", site.folder.read("err"));
+}
+
+/// A disk that is full may have room again.
+#[test]
+fn a_log_does_not_end_because_its_output_is_full() {
+    let _turn = crate::turn();
+    let (app, folder) = (App::start(MINUTE), Folder::new("log"));
+    let address = free_address();
+    let (listen, name) = (address.to_string(), folder.join("instance").display().to_string());
+    let words = ["run", "--listen", &listen, "--name", &name, "--backend", &app.url(), "--log", "{url}"];
+    let output = fs::OpenOptions::new().write(true).open("/dev/full").expect("it exists");
+    let err = fs::File::create(folder.join("err")).expect("a file");
+    let mut run = crate::command(&folder, &words).stdout(output).stderr(err).spawn().expect("it starts");
+    let is_up = (0..4).any(|_| until(|| folder.read("err").contains("Lacquer is serving")));
+    let counts = || Counts::parse(&folder.read("instance/_.access_log")).unwrap_or_default();
+    let mut all_counted = is_up;
+    for number in 1..=3 {
+        all_counted = all_counted
+            && lacquer_testing::client::get(address, &format!("/{number}")).is_ok()
+            && until(|| counts() == Counts { dropped: number, ..Counts::default() });
+    }
+    let (found, err) = (counts(), folder.read("err"));
+    signal(run.id(), "-TERM");
+    run.wait().expect("it ends");
+    assert!(all_counted, "{found:?} {err}");
+    assert!(err.contains("cannot be written: ") && !err.contains("has ended"), "{err}");
 }
 
 #[test]

@@ -22,7 +22,7 @@ fn collect(collector: &mut Collector, vxid: u64, records: &[(Tag, &[u8])]) -> Ve
 }
 
 fn request(url: &str, how: &'static str, wait: f64) -> Event {
-    Event::Request(Seen { url: url.to_owned(), status: 200, how, bytes: 100, wait })
+    Event::Request(Seen { url: url.to_owned(), asked: None, status: 200, how, bytes: 100, wait })
 }
 
 fn fetch(origin: &str, status: Option<u16>, wait: f64) -> Event {

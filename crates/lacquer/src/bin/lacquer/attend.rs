@@ -8,11 +8,11 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lacquer_cli::access_log::Counts;
 use lacquer_inspect::access_log::Format;
-use lacquer_inspect::counters::{self, Counter};
+use lacquer_inspect::counters::{self, Set};
 use lacquer_inspect::directory::Directory;
 use lacquer_inspect::log_sink::{Sink, Target};
 use lacquer_inspect::request_log::RequestLog;
@@ -23,6 +23,7 @@ use signal_hook::low_level::pipe;
 use crate::colors;
 use crate::failure::Failure;
 use crate::log_counts::LogCounts;
+use crate::losses::Losses;
 
 /// The name of the command, which users do not type.
 pub const NAME: &str = "attend";
@@ -214,6 +215,16 @@ struct Attendant {
     counts: Counts,
     published: Option<LogCounts>,
     served: Option<Served>,
+    complaints: Complaints,
+}
+
+/// The reports about lines that the access log lacks.
+#[derive(Default)]
+struct Complaints {
+    dropped: Losses,
+    missed: Losses,
+    /// Why lines were dropped.
+    why: String,
 }
 
 impl Attendant {
@@ -230,6 +241,7 @@ impl Attendant {
             counts: Counts::default(),
             published: None,
             served: None,
+            complaints: Complaints::default(),
         }
     }
 
@@ -262,75 +274,90 @@ impl Attendant {
 
     fn write_log(&mut self) {
         let (Some(requests), Some(format)) = (&mut self.requests, &self.format) else { return };
-        let (mut failure, mut unwritten) = (None, 0);
         let (has_colors, sink, seen) = (self.has_colors, &mut self.sink, &mut self.seen);
-        let (mut line, before) = (String::new(), (*seen, sink.dropped()));
+        let (mut line, before) = (String::new(), (sink.written(), sink.dropped()));
+        let (mut failure, mut unwritten) = (None, 0);
         // A worker that ends takes its log with it.
         let _ = requests.read_with(&mut |parts, records| {
             *seen += 1;
-            if failure.is_none() {
-                line.clear();
-                format.add_line(&mut line, parts, records, has_colors);
-                failure = sink.write(&line).err();
+            if is_end(failure.as_ref()) {
+                unwritten += 1;
+                return;
             }
-            unwritten += u64::from(failure.is_some());
+            line.clear();
+            format.add_line(&mut line, parts, records, has_colors);
+            failure = sink.write(&line).err().or(failure.take());
         });
-        let failure = failure.or_else(|| sink.flush().err());
-        let (lines, lost) = (*seen - before.0, sink.dropped() - before.1);
-        self.counts.written = (self.counts.written + lines).saturating_sub(lost + unwritten);
-        self.counts.dropped += lost;
-        self.counts.missed += unwritten;
-        if lost > 0 {
-            report(&format!(
-                "lacquer: {lost} lines of the access log were dropped: --log-to does not read them\n"
-            ));
+        if !is_end(failure.as_ref()) {
+            failure = sink.flush().err().or(failure);
         }
+        let has_ended = is_end(failure.as_ref());
+        let (written, lost) = (sink.written() - before.0, sink.dropped() - before.1);
+        self.counts.written += written;
+        self.counts.dropped += lost;
+        self.counts.missed += unwritten + if has_ended { sink.waiting() } else { 0 };
         let overruns = requests.missed();
         if overruns > self.overruns {
             self.overruns = overruns;
-            self.report_missing();
+            self.count_missing();
         }
         if let Some(published) = &mut self.published {
             published.publish(self.counts);
         }
-        if let Some(error) = failure {
-            report(&match error.kind() {
-                ErrorKind::BrokenPipe => {
-                    "lacquer: the access log has ended: nobody reads standard output any more\n".to_owned()
-                }
-                _ => format!("lacquer: the access log has ended: it cannot be written: {error}\n"),
-            });
+        if has_ended {
+            report("lacquer: the access log has ended: nobody reads standard output any more\n");
             (self.format, self.requests) = (None, None);
+        } else {
+            self.complain(written, lost, failure.as_ref());
         }
     }
 
-    /// Reports requests that were overwritten before they were read. Their number is the daemon's, without those that were
+    /// Reports lines that were lost, unless that was done just now.
+    fn complain(&mut self, written: u64, lost: u64, failure: Option<&io::Error>) {
+        let (now, has_backlog) = (Instant::now(), self.sink.waiting() > 0);
+        let Complaints { dropped, missed, why } = &mut self.complaints;
+        if lost > 0 {
+            *why = match failure {
+                Some(error) => format!("standard output cannot be written: {error}"),
+                None if *self.sink.target() == Target::Stdout => "nobody reads standard output".to_owned(),
+                None => "--log-to does not read them".to_owned(),
+            };
+        }
+        dropped.add(now, lost);
+        if let Some(total) = dropped.due(now) {
+            report_dropped(total, why);
+        }
+        if written > 0
+            && lost == 0
+            && !has_backlog
+            && let Some(total) = dropped.recovery(now)
+        {
+            report(&format!("lacquer: the access log is written again; {total} of its lines were dropped\n"));
+        }
+        if let Some(total) = missed.due(now) {
+            report_missed(total);
+        }
+    }
+
+    /// Counts requests that were overwritten before they were read. Their number is the daemon's, without those that were
     /// written.
-    fn report_missing(&mut self) {
+    fn count_missing(&mut self) {
         self.count();
         let all = self.served.map_or(0, |served| served.requests);
-        let missed = all.saturating_sub(self.seen);
-        self.counts.missed += missed.max(1);
-        let lacking = match missed {
-            0 => "some requests".to_owned(),
-            1 => "about one request".to_owned(),
-            lacking => format!("about {lacking} requests"),
-        };
+        let missed = all.saturating_sub(self.seen).max(1);
+        self.counts.missed += missed;
+        self.complaints.missed.add(Instant::now(), missed);
         self.seen = self.seen.max(all);
-        report(&format!(
-            "lacquer: the access log lacks {lacking}, because the log was overwritten before it was read\n         \
-             its reader is too slow; -p vsl_space=1G makes room\n"
-        ));
     }
 
     fn count(&mut self) {
-        let all = self.directory.as_ref().and_then(|directory| counters::read(directory).ok());
+        let all = self.directory.as_ref().and_then(|directory| counters::read_sets(directory).ok());
         // The counters of a worker that has ended are gone.
-        if let Some(served) = all.map(|all| Served::of(&all)).filter(|served| served.requests > 0) {
+        if let Some(served) = all.map(|all| Served::of_sets(&all)).filter(|served| served.requests > 0) {
             if self.served.is_some_and(|before| before.requests > served.requests) {
                 // Another worker counts from 0.
                 self.seen = 0;
-                self.counts.earlier = self.counts.requests();
+                self.counts.earlier = self.counts.requests() + self.sink.waiting();
             }
             self.served = Some(served);
             self.count_after_end(served.requests);
@@ -348,10 +375,32 @@ impl Attendant {
     /// Reports what was served, if the daemon has served at all. Its directory becomes empty.
     fn conclude(&mut self) {
         self.published = None;
+        let (now, complaints) = (Instant::now(), &mut self.complaints);
+        if let Some(total) = complaints.dropped.rest(now) {
+            report_dropped(total, &complaints.why);
+        }
+        complaints.missed.rest(now).into_iter().for_each(report_missed);
         if self.directory.is_some() {
             report(&self.served.unwrap_or_default().text());
         }
     }
+}
+
+/// Returns whether nobody will read the log again. Other failures of standard output, such as a full disk, may end.
+fn is_end(failure: Option<&io::Error>) -> bool {
+    failure.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
+}
+
+fn report_dropped(total: u64, why: &str) {
+    report(&format!("lacquer: lines of the access log were dropped, {total} so far: {why}\n"));
+}
+
+fn report_missed(total: u64) {
+    let requests = if total == 1 { "one request".to_owned() } else { format!("{total} requests") };
+    report(&format!(
+        "lacquer: the access log lacks about {requests} so far, because the log was overwritten before it was read\n         \
+         its reader is too slow; -p vsl_space=1G makes room\n"
+    ));
 }
 
 fn report(text: &str) {
@@ -369,16 +418,26 @@ struct Served {
 }
 
 impl Served {
-    fn of(all: &[Counter]) -> Served {
-        let value = |name: &str| all.iter().find(|c| c.name == name).map_or(0, |counter| counter.value);
-        let fetched =
-            all.iter().filter(|c| c.name.starts_with("VBE.") && c.name.ends_with(".beresp_bodybytes"));
-        let fetched: u64 = fetched.map(|counter| counter.value).fold(0, u64::saturating_add);
-        Served {
-            requests: value("MAIN.client_req"),
-            hits: value("MAIN.cache_hit"),
-            saved: value("MAIN.s_resp_bodybytes").saturating_sub(fetched),
+    fn of_sets(sets: &[Set]) -> Served {
+        Served::of(sets.iter().flat_map(|set| {
+            set.counters().map(|(counter, value)| (set.ident.as_str(), counter.name.as_str(), value))
+        }))
+    }
+
+    /// Takes the names of sets and counters, and their values.
+    fn of<'a>(counters: impl Iterator<Item = (&'a str, &'a str, u64)>) -> Served {
+        let (mut served, mut fetched) = (Served::default(), 0_u64);
+        for (set, name, value) in counters {
+            match (set, name) {
+                ("MAIN", "client_req") => served.requests = value,
+                ("MAIN", "cache_hit") => served.hits = value,
+                ("MAIN", "s_resp_bodybytes") => served.saved = value,
+                (_, "beresp_bodybytes") if set.starts_with("VBE.") => fetched = fetched.saturating_add(value),
+                _ => {}
+            }
         }
+        served.saved = served.saved.saturating_sub(fetched);
+        served
     }
 
     fn text(self) -> String {
@@ -420,24 +479,18 @@ mod tests {
 
     #[test]
     fn sums_are_a_sentence() {
-        let counter = |name: &str, value| Counter {
-            name: name.to_owned(),
-            value,
-            semantics: String::new(),
-            oneliner: String::new(),
-        };
         let all = [
-            counter("MAIN.client_req", 8),
-            counter("MAIN.cache_hit", 7),
-            counter("MAIN.s_resp_bodybytes", 8_000_000),
-            counter("VBE.boot.default.beresp_bodybytes", 1_000_000),
+            ("MAIN", "client_req", 8),
+            ("MAIN", "cache_hit", 7),
+            ("MAIN", "s_resp_bodybytes", 8_000_000),
+            ("VBE.boot.default", "beresp_bodybytes", 1_000_000),
         ];
-        let served = Served::of(&all);
+        let served = Served::of(all.into_iter());
         assert_eq!(
             served.text(),
             "\nLacquer served 8 requests, 87 % from the cache; your web server sent 7 MB less.\n"
         );
-        assert_eq!(Served::of(&all[3..]).text(), "\nLacquer served no requests.\n");
+        assert_eq!(Served::of(all[3..].iter().copied()).text(), "\nLacquer served no requests.\n");
         assert!(Served { requests: 1, hits: u64::MAX, saved: 9 }.text().contains("1 request,"));
     }
 }

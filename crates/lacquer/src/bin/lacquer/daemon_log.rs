@@ -17,6 +17,7 @@ use lacquer_manager::note_unwritten;
 use crate::args::Values;
 use crate::colors;
 use crate::failure::Failure;
+use crate::losses::Losses;
 use crate::remote;
 
 const PAUSE: Duration = Duration::from_millis(50);
@@ -68,7 +69,9 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
         return follow(&mut requests, &filter, &line_of, &mut sink);
     }
     let end = Instant::now() + LAST_LINES;
-    while matches!(sink.flush().inspect_err(note_unwritten), Ok(false)) && Instant::now() < end {
+    let is_output = *sink.target() == Target::Stdout;
+    while matches!(sink.flush().inspect_err(note_unwritten), Ok(false)) && (is_output || Instant::now() < end)
+    {
         thread::sleep(PAUSE);
     }
     Ok(ExitCode::SUCCESS)
@@ -117,6 +120,9 @@ fn follow(
 struct Reported {
     missed: u64,
     dropped: u64,
+    /// The reports about them.
+    overruns: Losses,
+    drops: Losses,
     restarts: u64,
     /// Whether the daemon has ended, and the next one has not been found.
     is_gone: bool,
@@ -124,10 +130,17 @@ struct Reported {
 
 impl Reported {
     fn of(requests: &RequestLog) -> Reported {
-        Reported { missed: requests.missed(), dropped: 0, restarts: requests.restarts(), is_gone: false }
+        Reported {
+            missed: requests.missed(),
+            dropped: 0,
+            overruns: Losses::default(),
+            drops: Losses::default(),
+            restarts: requests.restarts(),
+            is_gone: false,
+        }
     }
 
-    /// Writes a line about each event since the last call.
+    /// Writes a line about each event since the last call, but lines about losses once a minute.
     fn report(&mut self, read: Result<(), Failure>, requests: &RequestLog, sink: &Sink) {
         if requests.restarts() > self.restarts {
             self.restarts = requests.restarts();
@@ -140,16 +153,15 @@ impl Reported {
             self.is_gone = true;
             eprintln!("lacquer: {}; waiting until it runs again", failure.texts().0);
         }
-        if requests.missed() > self.missed {
-            self.missed = requests.missed();
+        let now = Instant::now();
+        self.overruns.add(now, requests.missed() - self.missed);
+        self.drops.add(now, sink.dropped() - self.dropped);
+        (self.missed, self.dropped) = (requests.missed(), sink.dropped());
+        if self.overruns.due(now).is_some() {
             eprintln!("lacquer: some requests were overwritten before they were read; raise vsl_space");
         }
-        if sink.dropped() > self.dropped {
-            eprintln!(
-                "lacquer: {} lines were dropped: --to does not read them",
-                sink.dropped() - self.dropped
-            );
-            self.dropped = sink.dropped();
+        if let Some(total) = self.drops.due(now) {
+            eprintln!("lacquer: lines were dropped, {total} so far: --to does not read them");
         }
     }
 }

@@ -23,6 +23,7 @@ mod instance;
 mod invalidate;
 mod listen;
 mod log_counts;
+mod losses;
 mod lsp;
 mod parameters;
 mod params;
