@@ -60,7 +60,6 @@ impl Sink for Reading<'_> {
             tag if needs.exporter.is_some() && traced::is_tag_needed(tag) => {
                 grouping.add_if(&record, |open| traced::is_needed(&record, open))
             }
-            Tag::Backend_health => return needs.event(Event::of_health(&record)),
             _ => return,
         };
         if let Some(ended) = ended {
@@ -276,8 +275,6 @@ mod tests {
         };
         read(2);
         read(3);
-        let health = b"boot.a Went sick 1";
-        reading.record(Record { tag: Tag::Backend_health, vxid: 0, is_backend: false, text: health });
         reading.gap(4);
         let latencies = watch.latencies();
         assert_eq!(latencies.responses[2], 2);

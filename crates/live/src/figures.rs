@@ -61,8 +61,18 @@ pub struct OriginSums {
     pub bytes: u64,
     /// Connections in use.
     pub connections: u64,
-    /// The latest probes, one bit each.
+    pub health: HealthFigures,
+}
+
+/// The counters of the health of an origin.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct HealthFigures {
+    /// The latest probes, one bit each; all bits without a probe.
     pub probes: u64,
+    /// 1 while fetches use the origin, and 0 while it is sick. Varnish has no such counter.
+    pub healthy: Option<u64>,
+    /// 1 if an operator has set the origin healthy, 2 if sick.
+    pub set_by_operator: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -197,7 +207,9 @@ impl Figures {
             "req" => &mut origin.requests,
             "beresp_hdrbytes" | "beresp_bodybytes" => &mut origin.bytes,
             "conn" => &mut origin.connections,
-            "happy" => &mut origin.probes,
+            "happy" => &mut origin.health.probes,
+            "healthy" => origin.health.healthy.get_or_insert_default(),
+            "set_health" => &mut origin.health.set_by_operator,
             "unhealthy" | "busy" | "helddown" => &mut origin.skipped,
             // `fail` is their sum, or not counted.
             field if field.starts_with("fail_") => &mut origin.failures,

@@ -10,7 +10,7 @@ use crate::recent::Recent;
 use crate::sketch::{Sketch, Tally, most_frequent};
 use crate::slowest::Slowest;
 use crate::snapshot::{
-    Connections, Daemon, Health, Latency, Origin, Period, Resources, Snapshot, Status, Traffic, Urls, rates,
+    Connections, Daemon, Latency, Origin, Period, Resources, Snapshot, Status, Traffic, Urls, rates,
 };
 
 /// Number of URLs that each list keeps for each ten seconds.
@@ -66,8 +66,6 @@ pub struct State {
     filter: Option<String>,
     log: Recent<Seconds>,
     fetches: Recent<BTreeMap<String, OriginSeen>>,
-    /// By the name of the backend.
-    health: BTreeMap<String, bool>,
     sums: History<Sums>,
     origins: History<BTreeMap<String, OriginSums>>,
     figures: Option<Figures>,
@@ -82,7 +80,6 @@ impl State {
             filter: None,
             log: Recent::default(),
             fetches: Recent::default(),
-            health: BTreeMap::new(),
             sums: History::new(SPACING),
             origins: History::new(ORIGIN_SPACING),
             figures: None,
@@ -93,11 +90,6 @@ impl State {
         match event {
             Event::Request(seen) => self.request(now, &seen),
             Event::Fetch(seen) => self.fetch(now, seen),
-            Event::Health(name, is_healthy) => {
-                if self.health.len() < KEPT_ORIGINS || self.health.contains_key(&name) {
-                    self.health.insert(name, is_healthy);
-                }
-            }
         }
     }
 
@@ -269,7 +261,6 @@ impl State {
             let requests = sums.requests.saturating_sub(earlier.requests);
             origin.per_second = (elapsed > 0.0).then(|| requests as f64 / elapsed);
             origin.sums = *sums;
-            origin.health = health(sums.probes);
         }
         for (name, seen) in self.fetches.all(now).flatten() {
             let origin = all.entry(name).or_default();
@@ -280,14 +271,6 @@ impl State {
         }
         let mut all: Vec<Origin> =
             all.into_iter().map(|(name, origin)| Origin { name: name.to_owned(), ..origin }).collect();
-        for origin in &mut all {
-            // The log names only the backend, which is behind the name of its VCL and a dot.
-            let mut dots = origin.name.match_indices('.');
-            let known = dots.find_map(|(at, _)| self.health.get(&origin.name[at + 1..]));
-            if let Some(&is_healthy) = known {
-                origin.health = if is_healthy { Health::Healthy } else { Health::Sick };
-            }
-        }
         all.sort_by(|a, b| {
             let rate = |origin: &Origin| origin.per_second.unwrap_or(0.0);
             rate(b)
@@ -324,13 +307,4 @@ impl State {
 /// Returns whether a host and URL contain a text of lower case.
 fn accepts(filter: &str, url: &str) -> bool {
     url.to_lowercase().contains(filter)
-}
-
-/// Returns what the probes say. Origins without probes have all bits, or none.
-fn health(probes: u64) -> Health {
-    match probes {
-        0 | u64::MAX => Health::Unknown,
-        probes if probes & 1 == 1 => Health::Healthy,
-        _ => Health::Sick,
-    }
 }

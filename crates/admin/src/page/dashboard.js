@@ -280,7 +280,9 @@ function latency(data) {
 /** @param {Origin[]} all */
 function origins(all) {
   fill("origin-table", all.map((origin) => {
-    const health = origin.health === "sick" ? ["✖ sick", "bad"] : origin.health === "healthy" ? ["✔ healthy", "good"] : ["no probe", "none"];
+    const set = origin.set_by_operator ? "set " : "";
+    const by = set && " by operator";
+    const health = origin.health === "sick" ? ["✖ " + set + "sick" + by, "bad"] : origin.health === "healthy" ? ["✔ " + set + "healthy" + by, "good"] : ["unknown", "none"];
     const errors = origin.last_minute.errors;
     return [[origin.name, "long"], health, [count(origin.requests_per_second), "number"], [count(errors), errors > 0 ? "number bad" : "number"],
       [duration(origin.last_minute.mean_seconds), "number"], [count(origin.failures), "number"], [count(origin.connections), "number"]];

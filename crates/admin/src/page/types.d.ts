@@ -5,7 +5,8 @@ interface Totals { limits: number[]; hits: number[]; misses: number[] }
 
 interface Origin {
   name: string;
-  health: string;
+  health: string | null;
+  set_by_operator: boolean;
   requests_per_second: number;
   last_minute: { errors: number; mean_seconds: number | null };
   failures: number;

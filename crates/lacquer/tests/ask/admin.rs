@@ -213,6 +213,19 @@ fn the_health_of_a_backend_is_a_gauge() {
 }
 
 #[test]
+fn the_snapshot_has_the_health_that_an_operator_has_set() {
+    let (mut site, port) = start(&[]);
+    let is_shown = |health: &str, is_set: bool| {
+        let snapshot = json(&port, "GET", "/api/v1/snapshot", "").1;
+        let origin = &snapshot["origins"][0];
+        origin["name"] == "boot.default" && origin["health"] == health && origin["set_by_operator"] == is_set
+    };
+    assert!(until(|| is_shown("healthy", false)));
+    site.daemon.ok("backend.set_health default sick");
+    assert!(until(|| is_shown("sick", true)));
+}
+
+#[test]
 fn a_backend_without_an_address_is_not_healthy() {
     let names = NameServer::start();
     let servers = format!("dns_servers={}", names.address);
