@@ -322,23 +322,28 @@ function ages(all) {
   }), "No storages");
 }
 
+/**
+ * Returns the text for a list that did not arrive.
+ * @param {number | null} size
+ */
+function unlisted(size) { return size == null ? "Unknown" : count(size) + ", which are not listed"; }
+
 /** @param {Lists} data */
 function lists(data) {
   if (state.paused) return;
   state.record = data.record_length || RECORD;
-  const bans = data.bans;
-  $("s-bans").textContent = count(bans.length);
+  $("s-bans").textContent = count(data.ban_count);
   $("s-tags").textContent = count(data.tags);
-  fill("ban-table", bans.slice(0, 50).map((ban) => {
+  fill("ban-table", (data.bans || []).slice(0, 50).map((ban) => {
     const text = ban.tests ? ban.tests.join(" && ") : ban.ban || ban.spec || "";
     return [clock(ban.time), [count(ban.refs), "number"], ban.completed ? "completed" : "in effect", [text, "long"]];
-  }), "No bans");
+  }), data.bans ? "No bans" : unlisted(data.ban_count));
   ages(data.storages);
-  fill("vcl-table", data.vcls.map((vcl) => {
+  fill("vcl-table", (data.vcls || []).map((vcl) => {
     const place = element("span");
     if (vcl.status === "available") place.append(button("use", "Use " + vcl.name, () => use(vcl.name)));
     return [[vcl.name, "long"], vcl.status === "active" ? ["active", "good"] : vcl.status, vcl.state || "", vcl.temperature || "", place];
-  }), "No VCL");
+  }), data.vcls ? "No VCL" : unlisted(null));
 }
 
 /**
