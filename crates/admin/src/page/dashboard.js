@@ -194,7 +194,10 @@ async function listen(path, abort, each) {
     rest = events.pop() || "";
     for (const text of events) {
       const fields = Object.fromEntries(text.split("\n").map((line) => { const at = line.indexOf(": "); return [line.slice(0, at), line.slice(at + 2)]; }));
-      if (fields.event && fields.data) each(fields.event, JSON.parse(fields.data));
+      if (!fields.event || !fields.data) continue;
+      const data = JSON.parse(fields.data);
+      // A fault of the page does not end the connection.
+      try { each(fields.event, data); } catch (error) { show("The page has failed: " + reason(error), true); reportError(error); }
     }
   }
 }
@@ -307,19 +310,25 @@ function storage(data) {
   }), "No stores");
 }
 
-/** @param {StorageAges[]} all */
+/**
+ * Without a worker, the storages have no ages.
+ * @param {StorageAges[] | null} all
+ */
 function ages(all) {
   const head = table("age-table").tHead;
-  const limits = all.length > 0 ? all[0].ages.limits : [];
+  const limits = (all || []).find((storage) => storage.ages)?.ages?.limits || [];
   if (head && limits.length > 0 && head.rows[0].cells.length === 2) {
     const names = limits.map((limit) => "≤ " + duration(limit)).concat("> " + duration(limits[limits.length - 1]));
     for (const name of names) { const cell = element("th", name, "number"); cell.scope = "col"; head.rows[0].insertBefore(cell, head.rows[0].lastElementChild); }
   }
-  fill("age-table", all.map((storage) => {
-    const sum = storage.ages.objects.reduce((a, b) => a + b, 0);
+  const columns = head ? head.rows[0].cells.length - 2 : 0;
+  fill("age-table", (all || []).map((storage) => {
+    /** @type {number[]} */
+    const objects = storage.ages ? storage.ages.objects : Array(columns).fill(0);
+    const sum = objects.reduce((a, b) => a + b, 0);
     const oldest = Math.max(-1, ...(storage.disks || []).map((disk) => disk.oldest ?? -1));
-    return [storage.name, ...storage.ages.objects.map((part) => [part > 0 ? percent(part / sum) : "–", "number"]), [oldest < 0 ? "–" : duration(oldest), "number"]];
-  }), "No storages");
+    return [storage.name, ...objects.map((part) => [part > 0 ? percent(part / sum) : "–", "number"]), [oldest < 0 ? "–" : duration(oldest), "number"]];
+  }), all ? "No storages" : unlisted(null));
 }
 
 /**

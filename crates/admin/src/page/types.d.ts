@@ -48,7 +48,7 @@ interface Snapshot {
 
 interface Ban { time: number; refs: number; completed: boolean; tests?: string[]; ban?: string; spec?: string }
 interface Vcl { name: string; status: string; state?: string; temperature?: string }
-interface StorageAges { name: string; objects: number; ages: { limits: number[]; objects: number[] }; disks?: { path: string; oldest: number | null }[] }
+interface StorageAges { name: string; objects?: number; ages?: { limits: number[]; objects: number[] }; disks?: { path: string; oldest: number | null }[] }
 // A list is null if the daemon has not sent it.
 interface Lists { bans: Ban[] | null; ban_count: number | null; tags: number | null; vcls: Vcl[] | null; storages: StorageAges[] | null; record_length: number | null }
 
