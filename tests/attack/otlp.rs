@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use lacquer_testing::admin::AdminPort;
 use lacquer_testing::client::{Client, get};
 use lacquer_testing::collector::Collector;
-use lacquer_testing::daemon::{Daemon, children, has_ended, signal, until, vcl};
+use lacquer_testing::daemon::{Daemon, children, has_ended, is_root, signal, until, vcl};
 use lacquer_testing::recorder::{Recorder, ok};
 use lacquer_testing::slots::shared_slot;
 
@@ -123,6 +123,48 @@ fn a_collector_that_comes_back_gets_what_was_kept() {
     assert!(until(|| !collector.received().spans.is_empty()), "{}", daemon.stderr());
     assert!(until(|| daemon.stderr().contains("takes spans again; 0 were dropped")), "{}", daemon.stderr());
     assert_eq!(collector.received().faults, Vec::<String>::new());
+}
+
+/// A container may start before its collector, and a machine before its name servers.
+#[test]
+fn a_collector_whose_name_is_not_known_yet_delays_nothing() {
+    let _slot = shared_slot();
+    if !is_root() {
+        eprintln!("skipped: only root can mount the files of names");
+        return;
+    }
+    let (hosts, servers) = (
+        TestFile::new("hosts", "127.0.0.1 localhost\n"),
+        TestFile::new("resolv.conf", "nameserver 127.0.0.1\n"),
+    );
+    let mount = format!(
+        "mount --bind {} /etc/hosts && mount --bind {} /etc/resolv.conf",
+        hosts.path(),
+        servers.path()
+    );
+    let collector = Collector::start();
+    let otlp = format!("otlp=http://collector.example:{}", collector.address.port());
+    let options = ["-w", &otlp, "-w", "127.0.0.1:0", "-p", "trace_rate=1", "-s", "malloc,32M"];
+    let daemon = Daemon::start_by(
+        &vcl(([127, 0, 0, 1], 1).into(), SYNTH),
+        &options,
+        &format!("exec unshare --mount sh -c '{mount} && exec \"$@\"' sh \"$@\""),
+    );
+    let port = AdminPort::when_ready(&daemon);
+    assert!(
+        until(|| daemon.stderr().contains("The collector collector.example:")
+            && daemon.stderr().contains("has no address: ")),
+        "{}",
+        daemon.stderr()
+    );
+    assert_eq!(get(daemon.address, "/synth").expect("a response").status, 200);
+    assert!(until(|| daemon.stderr().contains("its host has no address yet")), "{}", daemon.stderr());
+    assert_eq!(spans(&port, "sent"), 0);
+    std::fs::write(hosts.path(), "127.0.0.1 localhost collector.example\n").expect("it can be written");
+    // The pauses between two lookups, and those between two exports, grow meanwhile.
+    assert!(until(|| spans(&port, "sent") > 0) || until(|| spans(&port, "sent") > 0), "{}", daemon.stderr());
+    assert!(daemon.stderr().contains("has an address now"), "{}", daemon.stderr());
+    assert!(!collector.received().spans.is_empty());
 }
 
 #[test]

@@ -74,6 +74,10 @@ fn serve(config: AdminConfig, commands: UnixStream) -> std::io::Result<std::conv
     end_with_manager(&commands)?;
     let directory = Directory::at(&config.workdir);
     let exporter = config.collector.map(otlp::start).transpose()?;
+    let addresses = UnixStream::from(inherit(config.addresses_fd));
+    if let Some(exporter) = &exporter {
+        otlp::follow_addresses(addresses, Arc::clone(exporter))?;
+    }
     let watch = Arc::new(Watch::new(directory.clone()));
     let live_log = Arc::<LiveLog>::default();
     LogThread::start(directory.clone(), Arc::clone(&watch), Arc::clone(&live_log), exporter.clone())?;

@@ -12,11 +12,14 @@ mod queue;
 mod span;
 pub mod traced;
 
+use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use lacquer_cli::admin::Collector;
+use lacquer_cli::link;
 
 pub use exporter::Exporter;
 use post::Target;
@@ -35,6 +38,16 @@ fn send(exporter: Exporter) -> std::io::Result<Arc<Exporter>> {
         thread::Builder::new().name("otlp-metrics".to_owned()).spawn(move || own.send_metrics())?;
     }
     Ok(exporter)
+}
+
+/// Takes the addresses of the collector from the manager, each time that it has found others.
+pub fn follow_addresses(mut manager: UnixStream, exporter: Arc<Exporter>) -> std::io::Result<()> {
+    let run = move || {
+        while let Ok(addresses) = link::receive::<Vec<SocketAddr>>(&mut manager) {
+            exporter.set_addresses(addresses);
+        }
+    };
+    thread::Builder::new().name("addresses".to_owned()).spawn(run).map(drop)
 }
 
 /// Returns the time in nanoseconds since the epoch.
