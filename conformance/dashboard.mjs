@@ -234,6 +234,7 @@ async function main() {
   await browser.run(`document.getElementById('token').value = ${JSON.stringify(token)}; document.getElementById('login-form').requestSubmit()`);
   await until("requests are shown", () => browser.run("parseFloat(document.getElementById('t-requests').textContent) > 1"));
   await until("a sick origin is shown", async () => (await browser.run(text("origin-table"))).includes("sick"));
+  await until("the sick origins are counted", async () => await browser.run(text("origin-counts")) === "2 origins, 1 sick");
   await until("bans and VCL programs are shown", async () => (await browser.run(text("vcl-table"))).includes("boot"));
   await until("the ages of objects are shown", async () => /s0\s+100\.0 %/.test(await browser.run(text("age-table"))));
   await browser.run(click("log-apply"));

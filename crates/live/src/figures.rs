@@ -6,8 +6,8 @@ use lacquer_inspect::page::short;
 
 use crate::event::is_pool_of_sessions;
 
-/// Maximum number of origins and of storages.
-const MAX_SETS: usize = 5000;
+/// Maximum number of origins and of storages. The other origins are only counted.
+const MAX_SETS: usize = 20_000;
 
 /// All counters of a moment.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -18,6 +18,7 @@ pub struct Figures {
     pub gauges: Gauges,
     /// By the name of the VCL, a dot and the name of the backend.
     pub origins: BTreeMap<String, OriginSums>,
+    pub origin_counts: OriginCounts,
     pub storages: BTreeMap<String, Storage>,
 }
 
@@ -62,6 +63,13 @@ pub struct OriginSums {
     /// Connections in use.
     pub connections: u64,
     pub health: HealthFigures,
+}
+
+/// The numbers of all origins.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct OriginCounts {
+    pub all: u64,
+    pub sick: u64,
 }
 
 /// The counters of the health of an origin.
@@ -166,8 +174,6 @@ impl Figures {
                 _ => {}
             }
         }
-        let used = figures.origins.values().map(|origin| origin.connections);
-        figures.gauges.origin_connections = used.fold(0, u64::saturating_add);
         figures
     }
 
@@ -202,6 +208,13 @@ impl Figures {
     }
 
     fn origin(&mut self, ident: &str, field: &str, value: u64) {
+        match field {
+            // Each origin has one.
+            "happy" => self.origin_counts.all += 1,
+            "healthy" if value == 0 => self.origin_counts.sick += 1,
+            "conn" => add(&mut self.gauges.origin_connections, value),
+            _ => {}
+        }
         let Some(origin) = entry(&mut self.origins, ident) else { return };
         let place = match field {
             "req" => &mut origin.requests,
@@ -291,10 +304,15 @@ mod tests {
 
     #[test]
     fn names_are_escaped_and_bounded() {
-        let names: Vec<String> = (0..MAX_SETS + 10).map(|n| format!("VBE.v\x1b[2J.{n}.req")).collect();
-        let all: Vec<(&str, u64)> = names.iter().map(|name| (name.as_str(), 1)).collect();
-        let found = Figures::of(all);
+        let names: Vec<String> = (0..MAX_SETS + 10)
+            .flat_map(|n| ["happy", "healthy", "conn"].map(|field| format!("VBE.v\x1b[2J.{n}.{field}")))
+            .collect();
+        let value = |name: &str| u64::from(!name.ends_with("9.healthy"));
+        let found = Figures::of(names.iter().map(|name| (name.as_str(), value(name))));
         assert_eq!(found.origins.len(), MAX_SETS);
+        let all = MAX_SETS as u64 + 10;
+        assert_eq!(found.origin_counts, OriginCounts { all, sick: all / 10 });
+        assert_eq!(found.gauges.origin_connections, all);
         assert!(found.origins.keys().all(|name| !name.contains('\x1b')));
     }
 }

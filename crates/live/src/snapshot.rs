@@ -3,7 +3,7 @@
 use lacquer_inspect::page::plain;
 use serde_json::{Value, json};
 
-use crate::figures::{Gauges, HealthFigures, OriginSums, Storage, StorageKind, Sums, ratio};
+use crate::figures::{Gauges, HealthFigures, OriginCounts, OriginSums, Storage, StorageKind, Sums, ratio};
 use crate::histogram::{Histogram, LIMITS};
 use crate::sketch::{Frequent, Tally};
 use crate::slowest::Slow;
@@ -20,7 +20,9 @@ pub struct Snapshot {
     pub traffic: Traffic,
     pub latency: Latency,
     pub urls: Urls,
+    /// Those in trouble are first, and then the busiest.
     pub origins: Vec<Origin>,
+    pub origin_counts: OriginCounts,
     pub resources: Resources,
 }
 
@@ -140,9 +142,13 @@ impl Origin {
         (self.responses > 0).then(|| self.seconds / self.responses as f64)
     }
 
+    pub fn is_sick(&self) -> bool {
+        self.sums.health.health() == Health::Sick
+    }
+
     /// Returns whether it is sick, or fetches of the last minute have failed.
     pub fn is_in_trouble(&self) -> bool {
-        self.sums.health.health() == Health::Sick || self.errors > 0
+        self.is_sick() || self.errors > 0
     }
 
     fn json(&self) -> Value {
@@ -253,6 +259,7 @@ impl Snapshot {
             "busiest": all(&self.urls.busiest), "missed": all(&self.urls.missed),
             "slowest": self.urls.slowest.iter().map(slow).collect::<Value>(),
             "origins": self.origins.iter().map(Origin::json).collect::<Value>(),
+            "origin_counts": {"all": self.origin_counts.all, "sick": self.origin_counts.sick},
             "storage": self.resources.storage_json(),
             "connections": self.resources.connections.json(),
         })

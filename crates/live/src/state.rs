@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::event::{Class, Event, Seen, SeenFetch};
-use crate::figures::{Figures, OriginSums, Sums, ratio};
+use crate::figures::{Figures, OriginCounts, OriginSums, Sums, ratio};
 use crate::histogram::Histogram;
 use crate::history::History;
 use crate::recent::Recent;
@@ -187,6 +187,7 @@ impl State {
 
     /// Returns what is shown now. `time` is the time of day, in seconds since the epoch.
     pub fn snapshot(&self, now: f64, time: f64) -> Snapshot {
+        let origins = self.origins(now);
         Snapshot {
             time,
             watched: (now - self.daemon.began).max(0.0),
@@ -198,7 +199,8 @@ impl State {
             traffic: self.traffic(now),
             latency: self.latency(now),
             urls: self.urls(now),
-            origins: self.origins(now),
+            origin_counts: self.origin_counts(&origins),
+            origins,
             resources: self.resources(),
         }
     }
@@ -250,7 +252,15 @@ impl State {
         }
     }
 
-    /// Returns the origins that counters or the log know, the busiest one first.
+    /// Returns the numbers of all origins, also of those that are too many to be kept.
+    fn origin_counts(&self, kept: &[Origin]) -> OriginCounts {
+        let counted = self.figures.as_ref().map(|figures| figures.origin_counts).unwrap_or_default();
+        let sick = kept.iter().filter(|origin| origin.is_sick()).count();
+        OriginCounts { all: counted.all.max(kept.len() as u64), sick: counted.sick.max(sick as u64) }
+    }
+
+    /// Returns the origins that counters or the log know: first those that are sick, then those with errors, then the others,
+    /// each the busiest first.
     fn origins(&self, now: f64) -> Vec<Origin> {
         let mut all: BTreeMap<&str, Origin> = BTreeMap::new();
         let before = self.origins.before(60.0);
@@ -273,8 +283,10 @@ impl State {
             all.into_iter().map(|(name, origin)| Origin { name: name.to_owned(), ..origin }).collect();
         all.sort_by(|a, b| {
             let rate = |origin: &Origin| origin.per_second.unwrap_or(0.0);
-            rate(b)
-                .total_cmp(&rate(a))
+            let trouble = |origin: &Origin| (origin.is_sick(), origin.errors > 0);
+            trouble(b)
+                .cmp(&trouble(a))
+                .then_with(|| rate(b).total_cmp(&rate(a)))
                 .then_with(|| b.fetches.cmp(&a.fetches))
                 .then_with(|| a.name.cmp(&b.name))
         });

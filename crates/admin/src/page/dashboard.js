@@ -249,7 +249,7 @@ function snapshot(data) {
   $("t-waiting").textContent = count(data.connections.waiting);
   $("t-uptime").textContent = duration(data.uptime);
   latency(data.latency);
-  origins(data.origins);
+  origins(data.origins, data.origin_counts);
   storage(data.storage);
   /** @param {Snapshot["busiest"][number]} url @returns {Cell[]} */
   const busiest = (url) => [long(url.url), [count(url.requests), "number"], [percent(url.hit_ratio), "number"], actions(url.url)];
@@ -280,8 +280,14 @@ function latency(data) {
   fill("latency", [row("hits", data.hits), row("misses and passes", data.misses)], "");
 }
 
-/** @param {Origin[]} all */
-function origins(all) {
+/**
+ * @param {Origin[]} all
+ * @param {Snapshot["origin_counts"]} counts
+ */
+function origins(all, counts) {
+  const part = all.length < counts.all ? count(all.length) + " of " : "";
+  const order = part && ". Those in trouble are first, and then the busiest";
+  $("origin-counts").textContent = part + count(counts.all) + " origins, " + count(counts.sick) + " sick" + order;
   fill("origin-table", all.map((origin) => {
     const set = origin.set_by_operator ? "set " : "";
     const by = set && " by operator";

@@ -40,6 +40,7 @@ interface Snapshot {
   connections: { open: number; waiting: number };
   latency: { totals: Totals; hits: Latencies; misses: Latencies };
   origins: Origin[];
+  origin_counts: { all: number; sick: number };
   storage: StorageState;
   busiest: { url: string; requests: number; hit_ratio: number | null }[];
   missed: { url: string; requests: number; mean_seconds: number | null }[];
