@@ -102,7 +102,7 @@ async function world() {
   const vcl = `vcl 4.1;\nimport xkey;\nbackend news { ${backend} }\nbackend sick { .host = "127.0.0.1"; .port = "1"; .probe = { .url = "/"; .interval = 1s; } }\n` +
     "sub vcl_recv { set req.backend_hint = news; if (req.url ~ \"^/gone\") { set req.backend_hint = sick; } }\n";
   writeFileSync(join(folder, "site.vcl"), vcl);
-  start(daemon, ["-F", "-n", join(folder, "n"), "-a", `127.0.0.1:${http}`, "-w", `127.0.0.1:${admin}`, "-f", join(folder, "site.vcl"), "-s", "malloc,64M", "-j", "none", "-T", `127.0.0.1:${management}`, "-S", "none"]);
+  const manager = start(daemon, ["-F", "-n", join(folder, "n"), "-a", `127.0.0.1:${http}`, "-w", `127.0.0.1:${admin}`, "-f", join(folder, "site.vcl"), "-s", "malloc,64M", "-j", "none", "-T", `127.0.0.1:${management}`, "-S", "none"]);
   await until("the daemon is ready", async () => (await fetch(`http://127.0.0.1:${admin}/readyz`)).ok);
   const token = readFileSync(join(folder, "n/_.token"), "utf8").trim();
   const state = { stop: false };
@@ -118,7 +118,7 @@ async function world() {
     }
   };
   load();
-  return { http, admin, management, token, origin, state };
+  return { http, admin, management, manager: manager.pid, token, origin, state };
 }
 
 // Runs a command on the management port, which has no secret. Returns the status and the text of its reply.
@@ -217,8 +217,23 @@ async function rows(browser) {
   check("the focus stays on its button", await browser.run("document.activeElement.dataset.key === document.kept.dataset.key"));
 }
 
+// A user who leaves while the page waits before it connects again.
+async function left(browser, manager, token) {
+  const pids = readFileSync(`/proc/${manager}/task/${manager}/children`, "utf8").trim().split(/\s+/);
+  const pid = pids.find((pid) => readFileSync(`/proc/${pid}/comm`, "utf8").trim() === "lacquer-admin");
+  check("the admin process is found", pid !== undefined, pids.join(" "));
+  process.kill(Number(pid), "SIGKILL");
+  await until("the end of the connection is shown", () => browser.run("/connection/i.test(document.getElementById('status').textContent)"));
+  await browser.run(click("leave"));
+  // The pause is two seconds, and the process is started again after one.
+  await sleep(4000);
+  check("nothing is asked for a user who has left", await browser.run("document.getElementById('login-error').textContent === '' && document.getElementById('status').textContent === 'Not connected'"));
+  await browser.run(`document.getElementById('token').value = ${JSON.stringify(token)}; document.getElementById('login-form').requestSubmit()`);
+  await until("another login works", async () => await browser.run("document.getElementById('status').textContent") === "Running");
+}
+
 async function main() {
-  const { http, admin, management, token, origin, state } = await world();
+  const { http, admin, management, manager, token, origin, state } = await world();
   const browser = await Browser.start();
   await browser.view(1280, 900, "light");
   await browser.send("Page.navigate", { url: `http://127.0.0.1:${admin}/` });
@@ -259,6 +274,7 @@ async function main() {
   await views(browser);
   await keyboard(browser);
   await stopped(browser, management);
+  await left(browser, manager, token);
   const errors = browser.messages.filter((message) => message.method === "Runtime.exceptionThrown" || message.method === "Log.entryAdded" && message.params.entry.level === "error" && message.params.entry.source === "security");
   check("there is no error of a script or of the policy", errors.length === 0, JSON.stringify(errors[0]));
   state.stop = true;

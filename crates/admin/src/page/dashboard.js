@@ -28,10 +28,10 @@ const LISTED = 400;
 const RECORD = 255;
 /**
  * @typedef {{ time: number, requests: number, hits: number, bytes: number }} Point
- * @type {{ token: string, stream: AbortController | null, log: AbortController | null, paused: boolean, history: Point[],
+ * @type {{ token: string, login: number, stream: AbortController | null, log: AbortController | null, paused: boolean, history: Point[],
  *   totals: number[] | null, heat: number[][], limits: number[], record: number, open: Set<string> }}
  */
-const state = { token: "", stream: null, log: null, paused: false, history: [], totals: null, heat: [], limits: [], record: RECORD, open: new Set() };
+const state = { token: "", login: 0, stream: null, log: null, paused: false, history: [], totals: null, heat: [], limits: [], record: RECORD, open: new Set() };
 
 const number = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
 /** @param {number | null | undefined} value */
@@ -208,8 +208,9 @@ async function listen(path, abort, each) {
  */
 function show(text, bad) { const place = $("status"); if (place.textContent !== text) place.textContent = text; place.className = bad ? "bad" : ""; }
 
-async function follow() {
-  for (;;) {
+/** @param {number} login the number of the login whose events these are */
+async function follow(login) {
+  while (login === state.login) {
     const abort = new AbortController();
     state.stream = abort;
     try {
@@ -217,9 +218,9 @@ async function follow() {
         if (name === "snapshot") snapshot(data);
         if (name === "lists") lists(data);
       });
-      show("The connection has ended", true);
+      if (login === state.login) show("The connection has ended", true);
     } catch (error) {
-      if (abort.signal.aborted) return;
+      if (abort.signal.aborted || login !== state.login) return;
       if (error instanceof Refused && error.status === 401) { logout("The token is wrong."); return; }
       show("No connection: " + reason(error), true);
     }
@@ -568,6 +569,7 @@ function pressed(id, is, text) { $(id).setAttribute("aria-pressed", String(is));
 function logout(why) {
   for (const open of [state.stream, state.log]) if (open) open.abort();
   state.stream = state.log = null;
+  state.login += 1;
   state.token = "";
   sessionStorage.removeItem(KEY);
   $("content").hidden = true;
@@ -580,13 +582,17 @@ function logout(why) {
 /** @param {string} token */
 async function login(token) {
   state.token = token;
+  state.login += 1;
+  const own = state.login;
   try { await call("GET", "/api/v1/storages"); }
-  catch (error) { logout(!/token/i.test(reason(error)) ? reason(error) : token ? "The token is wrong." : ""); return; }
+  catch (error) { if (own === state.login) logout(!/token/i.test(reason(error)) ? reason(error) : token ? "The token is wrong." : ""); return; }
+  // Another login has begun, or the user has left.
+  if (own !== state.login) return;
   sessionStorage.setItem(KEY, token);
   $("login").hidden = true;
   $("content").hidden = false;
   field("token").value = "";
-  follow();
+  follow(own);
 }
 
 $("login-form").addEventListener("submit", (event) => { event.preventDefault(); login(field("token").value.trim()); });
