@@ -18,6 +18,7 @@ use lacquer_shm::Tag;
 
 use crate::live_log::LiveLog;
 use crate::otlp::{Exporter, traced};
+use crate::threads;
 use crate::watch::Watch;
 
 const PAUSE: Duration = Duration::from_millis(100);
@@ -156,7 +157,7 @@ impl LogThread {
                 reader.turn();
             }
         };
-        thread::Builder::new().name("log".to_owned()).spawn(run).map(drop)
+        threads::start("log", run)
     }
 
     /// Reads what is new, or a part of it, and sleeps if there is no more.

@@ -15,7 +15,6 @@ pub mod traced;
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use lacquer_cli::admin::Collector;
@@ -23,6 +22,8 @@ use lacquer_cli::link;
 
 pub use exporter::Exporter;
 use post::Target;
+
+use crate::threads;
 
 /// Starts the threads that send.
 pub fn start(collector: Collector) -> std::io::Result<Arc<Exporter>> {
@@ -32,10 +33,10 @@ pub fn start(collector: Collector) -> std::io::Result<Arc<Exporter>> {
 fn send(exporter: Exporter) -> std::io::Result<Arc<Exporter>> {
     let exporter = Arc::new(exporter);
     let own = Arc::clone(&exporter);
-    thread::Builder::new().name("otlp-spans".to_owned()).spawn(move || own.send_spans())?;
+    threads::start("otlp-spans", move || own.send_spans())?;
     if exporter.interval().is_some() {
         let own = Arc::clone(&exporter);
-        thread::Builder::new().name("otlp-metrics".to_owned()).spawn(move || own.send_metrics())?;
+        threads::start("otlp-metrics", move || own.send_metrics())?;
     }
     Ok(exporter)
 }
@@ -47,7 +48,7 @@ pub fn follow_addresses(mut manager: UnixStream, exporter: Arc<Exporter>) -> std
             exporter.set_addresses(addresses);
         }
     };
-    thread::Builder::new().name("addresses".to_owned()).spawn(run).map(drop)
+    threads::start("addresses", run)
 }
 
 /// Returns the time in nanoseconds since the epoch.
