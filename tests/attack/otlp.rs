@@ -15,7 +15,7 @@ use lacquer_testing::daemon::{Daemon, children, has_ended, is_root, signal, unti
 use lacquer_testing::recorder::{Recorder, ok};
 use lacquer_testing::slots::shared_slot;
 
-use crate::tls_origins::server::{Authority, TestFile, Then, TlsOrigin};
+use crate::tls_origins::server::{Authority, TestFile, Then, TlsOrigin, sized};
 
 const SYNTH: &str = "sub vcl_recv { if (req.url ~ \"^/synth\") { return (synth(200)); } }";
 
@@ -254,6 +254,24 @@ fn collectors_with_a_wrong_certificate_get_no_data() {
         spans(&port, "sent") > 0
     };
     assert!(until(is_sent), "{}", daemon.stderr());
+}
+
+#[test]
+fn the_url_of_a_fetch_over_tls_says_so() {
+    let _slot = shared_slot();
+    let collector = Collector::start();
+    let server = Authority::new("ours").certificate(&["a"]);
+    let origin = TlsOrigin::start(server.server(None), |_, stream| sized("secure", stream));
+    let text = format!("vcl 4.1; {}", origin.backend("a", ".ssl_verify_peer = 0;"));
+    let daemon = Daemon::start(&text, &["-w", &collector.option(), "-p", "trace_rate=1"]);
+    let response = Client::connect(daemon.address)
+        .and_then(|mut client| client.ask("GET /page HTTP/1.1\r\nHost: h.example:81\r\n\r\n"));
+    assert_eq!(response.expect("a response").status, 200);
+    let of_kind = |kind: u64| collector.received().spans.into_iter().find(|span| span.kind == kind);
+    assert!(until(|| of_kind(2).is_some() && of_kind(3).is_some()));
+    let (request, fetch) = (of_kind(2).expect("a request"), of_kind(3).expect("a fetch"));
+    assert_eq!(fetch.attributes["url.full"], "https://h.example:81/page");
+    assert_eq!((&*request.attributes["url.scheme"], &*request.attributes["server.port"]), ("http", "81"));
 }
 
 /// A trust store is longer than the buffer of the connection to the process that needs it.
