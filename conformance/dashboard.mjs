@@ -97,12 +97,12 @@ async function world() {
     if (slow % 9 === 0) setTimeout(send, 120); else send();
   });
   await new Promise((done) => origin.listen(0, "127.0.0.1", done));
-  const [http, admin] = [await freePort(), await freePort()];
+  const [http, admin, management] = [await freePort(), await freePort(), await freePort()];
   const backend = `.host = "127.0.0.1"; .port = "${origin.address().port}"; .probe = { .url = "/"; .interval = 1s; }`;
   const vcl = `vcl 4.1;\nimport xkey;\nbackend news { ${backend} }\nbackend sick { .host = "127.0.0.1"; .port = "1"; .probe = { .url = "/"; .interval = 1s; } }\n` +
     "sub vcl_recv { set req.backend_hint = news; if (req.url ~ \"^/gone\") { set req.backend_hint = sick; } }\n";
   writeFileSync(join(folder, "site.vcl"), vcl);
-  start(daemon, ["-F", "-n", join(folder, "n"), "-a", `127.0.0.1:${http}`, "-w", `127.0.0.1:${admin}`, "-f", join(folder, "site.vcl"), "-s", "malloc,64M", "-j", "none"]);
+  const manager = start(daemon, ["-F", "-n", join(folder, "n"), "-a", `127.0.0.1:${http}`, "-w", `127.0.0.1:${admin}`, "-f", join(folder, "site.vcl"), "-s", "malloc,64M", "-j", "none", "-T", `127.0.0.1:${management}`, "-S", "none"]);
   await until("the daemon is ready", async () => (await fetch(`http://127.0.0.1:${admin}/readyz`)).ok);
   const token = readFileSync(join(folder, "n/_.token"), "utf8").trim();
   const state = { stop: false };
@@ -118,7 +118,41 @@ async function world() {
     }
   };
   load();
-  return { http, admin, token, origin, state };
+  return { http, admin, management, manager: manager.pid, token, origin, state };
+}
+
+// Runs a command on the management port, which has no secret. Returns the status and the text of its reply.
+async function command(port, line) {
+  const { connect } = await import("node:net");
+  const replies = await new Promise((done, failed) => {
+    let text = "";
+    // The daemon closes the connection after the reply to the second command.
+    const socket = connect(port, "127.0.0.1", () => socket.write(line + "\nquit\n"));
+    socket.setTimeout(30_000, () => socket.destroy(new Error("no reply to " + line)));
+    socket.on("data", (data) => { text += data; });
+    socket.on("error", failed);
+    socket.on("close", () => done(text));
+  });
+  // The first reply is the greeting.
+  const all = [...replies.matchAll(/^(\d{3}) (\d+) *$/gm)];
+  check(`the daemon accepts ${line}`, all[1]?.[1] === "200", replies);
+}
+
+// A worker that is stopped: the page has what is known, and keeps its connection.
+async function stopped(browser, management) {
+  await command(management, "stop");
+  const status = "document.getElementById('status').textContent";
+  await until("a stopped worker is shown", async () => (await browser.run(status)).startsWith("Waiting"));
+  await until("lists without a worker are shown", async () => (await browser.run(text("ban-table"))).includes("Unknown") && (await browser.run(text("age-table"))).includes("s0"));
+  check("VCL programs are shown without a worker", (await browser.run(text("vcl-table"))).includes("boot"));
+  // The page would ask again after two seconds.
+  for (let number = 0; number < 15; number += 1) {
+    const shown = await browser.run(status);
+    check(`the connection lasts (${number})`, shown.startsWith("Waiting"), shown);
+    await sleep(300);
+  }
+  await command(management, "start");
+  await until("a worker that starts is shown", async () => await browser.run(status) === "Running");
 }
 
 // fetch() would encode the path.
@@ -183,8 +217,23 @@ async function rows(browser) {
   check("the focus stays on its button", await browser.run("document.activeElement.dataset.key === document.kept.dataset.key"));
 }
 
+// A user who leaves while the page waits before it connects again.
+async function left(browser, manager, token) {
+  const pids = readFileSync(`/proc/${manager}/task/${manager}/children`, "utf8").trim().split(/\s+/);
+  const pid = pids.find((pid) => readFileSync(`/proc/${pid}/comm`, "utf8").trim() === "lacquer-admin");
+  check("the admin process is found", pid !== undefined, pids.join(" "));
+  process.kill(Number(pid), "SIGKILL");
+  await until("the end of the connection is shown", () => browser.run("/connection/i.test(document.getElementById('status').textContent)"));
+  await browser.run(click("leave"));
+  // The pause is two seconds, and the process is started again after one.
+  await sleep(4000);
+  check("nothing is asked for a user who has left", await browser.run("document.getElementById('login-error').textContent === '' && document.getElementById('status').textContent === 'Not connected'"));
+  await browser.run(`document.getElementById('token').value = ${JSON.stringify(token)}; document.getElementById('login-form').requestSubmit()`);
+  await until("another login works", async () => await browser.run("document.getElementById('status').textContent") === "Running");
+}
+
 async function main() {
-  const { http, admin, token, origin, state } = await world();
+  const { http, admin, management, manager, token, origin, state } = await world();
   const browser = await Browser.start();
   await browser.view(1280, 900, "light");
   await browser.send("Page.navigate", { url: `http://127.0.0.1:${admin}/` });
@@ -200,6 +249,7 @@ async function main() {
   await browser.run(`document.getElementById('token').value = ${JSON.stringify(token)}; document.getElementById('login-form').requestSubmit()`);
   await until("requests are shown", () => browser.run("parseFloat(document.getElementById('t-requests').textContent) > 1"));
   await until("a sick origin is shown", async () => (await browser.run(text("origin-table"))).includes("sick"));
+  await until("the sick origins are counted", async () => await browser.run(text("origin-counts")) === "2 origins, 1 sick");
   await until("bans and VCL programs are shown", async () => (await browser.run(text("vcl-table"))).includes("boot"));
   await until("the ages of objects are shown", async () => /s0\s+100\.0 %/.test(await browser.run(text("age-table"))));
   await browser.run(click("log-apply"));
@@ -223,6 +273,8 @@ async function main() {
   await sleep(Number(option("--watch", "10")) * 1000);
   await views(browser);
   await keyboard(browser);
+  await stopped(browser, management);
+  await left(browser, manager, token);
   const errors = browser.messages.filter((message) => message.method === "Runtime.exceptionThrown" || message.method === "Log.entryAdded" && message.params.entry.level === "error" && message.params.entry.source === "security");
   check("there is no error of a script or of the policy", errors.length === 0, JSON.stringify(errors[0]));
   state.stop = true;

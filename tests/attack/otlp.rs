@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 use lacquer_testing::admin::AdminPort;
 use lacquer_testing::client::{Client, get};
 use lacquer_testing::collector::Collector;
-use lacquer_testing::daemon::{Daemon, children, has_ended, signal, until, vcl};
+use lacquer_testing::daemon::{Daemon, children, has_ended, is_root, signal, until, vcl};
 use lacquer_testing::recorder::{Recorder, ok};
 use lacquer_testing::slots::shared_slot;
 
-use crate::tls_origins::server::{Authority, TestFile, Then, TlsOrigin};
+use crate::tls_origins::server::{Authority, TestFile, Then, TlsOrigin, sized};
 
 const SYNTH: &str = "sub vcl_recv { if (req.url ~ \"^/synth\") { return (synth(200)); } }";
 
@@ -125,6 +125,48 @@ fn a_collector_that_comes_back_gets_what_was_kept() {
     assert_eq!(collector.received().faults, Vec::<String>::new());
 }
 
+/// A container may start before its collector, and a machine before its name servers.
+#[test]
+fn a_collector_whose_name_is_not_known_yet_delays_nothing() {
+    let _slot = shared_slot();
+    if !is_root() {
+        eprintln!("skipped: only root can mount the files of names");
+        return;
+    }
+    let (hosts, servers) = (
+        TestFile::new("hosts", "127.0.0.1 localhost\n"),
+        TestFile::new("resolv.conf", "nameserver 127.0.0.1\n"),
+    );
+    let mount = format!(
+        "mount --bind {} /etc/hosts && mount --bind {} /etc/resolv.conf",
+        hosts.path(),
+        servers.path()
+    );
+    let collector = Collector::start();
+    let otlp = format!("otlp=http://collector.example:{}", collector.address.port());
+    let options = ["-w", &otlp, "-w", "127.0.0.1:0", "-p", "trace_rate=1", "-s", "malloc,32M"];
+    let daemon = Daemon::start_by(
+        &vcl(([127, 0, 0, 1], 1).into(), SYNTH),
+        &options,
+        &format!("exec unshare --mount sh -c '{mount} && exec \"$@\"' sh \"$@\""),
+    );
+    let port = AdminPort::when_ready(&daemon);
+    assert!(
+        until(|| daemon.stderr().contains("The collector collector.example:")
+            && daemon.stderr().contains("has no address: ")),
+        "{}",
+        daemon.stderr()
+    );
+    assert_eq!(get(daemon.address, "/synth").expect("a response").status, 200);
+    assert!(until(|| daemon.stderr().contains("its host has no address yet")), "{}", daemon.stderr());
+    assert_eq!(spans(&port, "sent"), 0);
+    std::fs::write(hosts.path(), "127.0.0.1 localhost collector.example\n").expect("it can be written");
+    // The pauses between two lookups, and those between two exports, grow meanwhile.
+    assert!(until(|| spans(&port, "sent") > 0) || until(|| spans(&port, "sent") > 0), "{}", daemon.stderr());
+    assert!(daemon.stderr().contains("has an address now"), "{}", daemon.stderr());
+    assert!(!collector.received().spans.is_empty());
+}
+
 #[test]
 fn contexts_of_clients_that_are_not_valid_are_not_passed_on() {
     let _slot = shared_slot();
@@ -212,6 +254,24 @@ fn collectors_with_a_wrong_certificate_get_no_data() {
         spans(&port, "sent") > 0
     };
     assert!(until(is_sent), "{}", daemon.stderr());
+}
+
+#[test]
+fn the_url_of_a_fetch_over_tls_says_so() {
+    let _slot = shared_slot();
+    let collector = Collector::start();
+    let server = Authority::new("ours").certificate(&["a"]);
+    let origin = TlsOrigin::start(server.server(None), |_, stream| sized("secure", stream));
+    let text = format!("vcl 4.1; {}", origin.backend("a", ".ssl_verify_peer = 0;"));
+    let daemon = Daemon::start(&text, &["-w", &collector.option(), "-p", "trace_rate=1"]);
+    let response = Client::connect(daemon.address)
+        .and_then(|mut client| client.ask("GET /page HTTP/1.1\r\nHost: h.example:81\r\n\r\n"));
+    assert_eq!(response.expect("a response").status, 200);
+    let of_kind = |kind: u64| collector.received().spans.into_iter().find(|span| span.kind == kind);
+    assert!(until(|| of_kind(2).is_some() && of_kind(3).is_some()));
+    let (request, fetch) = (of_kind(2).expect("a request"), of_kind(3).expect("a fetch"));
+    assert_eq!(fetch.attributes["url.full"], "https://h.example:81/page");
+    assert_eq!((&*request.attributes["url.scheme"], &*request.attributes["server.port"]), ("http", "81"));
 }
 
 /// A trust store is longer than the buffer of the connection to the process that needs it.

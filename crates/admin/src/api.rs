@@ -319,7 +319,7 @@ impl App {
         let Response { status, text } = link.command(words, COMMAND_TIME).await.map_err(no_reply)?;
         match status {
             status::OK => Ok(text),
-            status::TRUNCATED => Err(Reply::error(500, "the reply is longer than the parameter cli_limit")),
+            status::TRUNCATED => Err(Reply::error(500, "the list is too long")),
             status::CANT => Err(Reply::error(409, text.trim())),
             status::COMMS => Err(Reply::error(503, text.trim())),
             _ if is_unknown_name(&text) => Err(Reply::error(404, text.trim())),

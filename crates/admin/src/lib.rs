@@ -36,6 +36,7 @@ mod request;
 mod routes_table;
 mod server;
 mod stall;
+mod threads;
 mod watch;
 
 pub use openapi::document as openapi;

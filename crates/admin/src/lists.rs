@@ -15,6 +15,8 @@ const PAUSE: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Bans that dashboards get.
 const BANS: usize = 100;
+/// The list of more bans than this is not read: it has all of them, and costs the worker, the manager and this process time.
+const MOST_BANS: u64 = 10_000;
 
 /// The latest lists, as JSON.
 #[derive(Debug)]
@@ -33,15 +35,19 @@ impl Lists {
     pub async fn run(self: Arc<Lists>, manager: ManagerLink, directory: Directory) {
         loop {
             if self.0.receiver_count() > 0 {
-                let bans = items(&manager, &["ban.list", "-j"], BANS).await;
+                let Counts { tags, bans: ban_count } = Counts::read(&directory);
+                let bans = match ban_count {
+                    Some(MOST_BANS..) => None,
+                    _ => items(&manager, &["ban.list", "-j"], BANS).await,
+                };
                 let vcls = items(&manager, &["vcl.list", "-j"], usize::MAX).await;
                 let storages = items(&manager, &["storage.list", "-j"], usize::MAX).await;
                 // Longer URLs are cut off in the log.
                 let reclen = items(&manager, &["param.show", "-j", "vsl_reclen"], 1).await;
-                let record_length = reclen.first().map(|parameter| parameter["value"].clone());
+                let record_length = reclen.as_deref().and_then(<[Value]>::first);
                 let lists = json!({
-                    "bans": bans, "vcls": vcls, "storages": storages, "tags": tags(&directory),
-                    "record_length": record_length,
+                    "bans": bans, "ban_count": ban_count, "vcls": vcls, "storages": storages, "tags": tags,
+                    "record_length": record_length.map(|parameter| &parameter["value"]),
                 });
                 self.0.send_replace(lists.to_string().into());
             }
@@ -50,18 +56,33 @@ impl Lists {
     }
 }
 
-/// Returns the items of a list in JSON: behind version, words and time.
-async fn items(manager: &ManagerLink, words: &[&str], most: usize) -> Vec<Value> {
-    let reply = manager.command(words, PATIENCE).await;
-    let list = reply.ok().and_then(|reply| serde_json::from_str(&reply.text).ok());
-    match list {
-        Some(Value::Array(all)) => all.into_iter().skip(3).take(most).collect(),
-        _ => Vec::new(),
+/// Returns the items of a list in JSON: behind version, words and time. Returns `None` if there is no such reply.
+async fn items(manager: &ManagerLink, words: &[&str], most: usize) -> Option<Vec<Value>> {
+    let reply = manager.command(words, PATIENCE).await.ok()?;
+    match serde_json::from_str(&reply.text) {
+        Ok(Value::Array(all)) => Some(all.into_iter().skip(3).take(most).collect()),
+        _ => None,
     }
 }
 
-/// Returns the number of tags; `None` if no VCL imports the module that counts them.
-fn tags(directory: &Directory) -> Option<u64> {
-    let found = counters::read(directory).ok()?;
-    found.iter().find(|counter| counter.name.ends_with("XKEY.g_keys")).map(|counter| counter.value)
+/// Counts of things that are in lists. `None` without a worker.
+#[derive(Debug, Default)]
+struct Counts {
+    /// Also `None` if no VCL imports the module that counts them.
+    tags: Option<u64>,
+    bans: Option<u64>,
+}
+
+impl Counts {
+    fn read(directory: &Directory) -> Counts {
+        let mut counts = Counts::default();
+        for counter in counters::read(directory).unwrap_or_default() {
+            if counter.name == "MAIN.bans" {
+                counts.bans = Some(counter.value);
+            } else if counts.tags.is_none() && counter.name.ends_with("XKEY.g_keys") {
+                counts.tags = Some(counter.value);
+            }
+        }
+        counts
+    }
 }

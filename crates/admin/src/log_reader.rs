@@ -18,6 +18,7 @@ use lacquer_shm::Tag;
 
 use crate::live_log::LiveLog;
 use crate::otlp::{Exporter, traced};
+use crate::threads;
 use crate::watch::Watch;
 
 const PAUSE: Duration = Duration::from_millis(100);
@@ -60,7 +61,6 @@ impl Sink for Reading<'_> {
             tag if needs.exporter.is_some() && traced::is_tag_needed(tag) => {
                 grouping.add_if(&record, |open| traced::is_needed(&record, open))
             }
-            Tag::Backend_health => return needs.event(Event::of_health(&record)),
             _ => return,
         };
         if let Some(ended) = ended {
@@ -157,7 +157,7 @@ impl LogThread {
                 reader.turn();
             }
         };
-        thread::Builder::new().name("log".to_owned()).spawn(run).map(drop)
+        threads::start("log", run)
     }
 
     /// Reads what is new, or a part of it, and sleeps if there is no more.
@@ -276,8 +276,6 @@ mod tests {
         };
         read(2);
         read(3);
-        let health = b"boot.a Went sick 1";
-        reading.record(Record { tag: Tag::Backend_health, vxid: 0, is_backend: false, text: health });
         reading.gap(4);
         let latencies = watch.latencies();
         assert_eq!(latencies.responses[2], 2);

@@ -28,6 +28,7 @@ use crate::manager_link::ManagerLink;
 use crate::otlp;
 use crate::page::Page;
 use crate::server::{Listener, accept};
+use crate::threads;
 use crate::watch::Watch;
 
 /// Runs the process until the manager ends it. `link` is the inherited socket that connects to the manager.
@@ -74,6 +75,10 @@ fn serve(config: AdminConfig, commands: UnixStream) -> std::io::Result<std::conv
     end_with_manager(&commands)?;
     let directory = Directory::at(&config.workdir);
     let exporter = config.collector.map(otlp::start).transpose()?;
+    let addresses = UnixStream::from(inherit(config.addresses_fd));
+    if let Some(exporter) = &exporter {
+        otlp::follow_addresses(addresses, Arc::clone(exporter))?;
+    }
     let watch = Arc::new(Watch::new(directory.clone()));
     let live_log = Arc::<LiveLog>::default();
     LogThread::start(directory.clone(), Arc::clone(&watch), Arc::clone(&live_log), exporter.clone())?;
@@ -94,9 +99,9 @@ fn serve(config: AdminConfig, commands: UnixStream) -> std::io::Result<std::conv
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(2).build()?;
     runtime.block_on(async move {
-        tokio::spawn(Arc::clone(&app.lists).run(app.manager.clone(), directory));
+        tokio::spawn(threads::task("lists", Arc::clone(&app.lists).run(app.manager.clone(), directory)));
         let exports = Arc::clone(&app);
-        tokio::spawn(async move { exports.export_metrics().await });
+        tokio::spawn(threads::task("exports", async move { exports.export_metrics().await }));
         for socket in config.sockets {
             let listener = listener(&socket)?;
             let guard = Arc::new(Guard::new(socket.is_unix, socket.token.as_deref(), socket.hosts));

@@ -101,18 +101,16 @@ impl Watch {
     /// Sends a snapshot to the dashboards. A scraper of metrics needs none.
     pub fn show(&self, now: f64, state: &State) {
         if self.snapshots.receiver_count() > 0 {
-            self.send(state.snapshot(now, log_line::now()).json());
+            let mut snapshot = state.snapshot(now, log_line::now());
+            snapshot.origins.truncate(ROWS);
+            let urls = &mut snapshot.urls;
+            urls.busiest.truncate(ROWS);
+            urls.missed.truncate(ROWS);
+            urls.slowest.truncate(ROWS);
+            let mut json = snapshot.json();
+            json["latency"]["totals"] = self.totals();
+            self.snapshots.send_replace(json.to_string().into());
         }
-    }
-
-    fn send(&self, mut snapshot: Value) {
-        for list in ["busiest", "missed", "slowest", "origins"] {
-            if let Some(list) = snapshot[list].as_array_mut() {
-                list.truncate(ROWS);
-            }
-        }
-        snapshot["latency"]["totals"] = self.totals();
-        self.snapshots.send_replace(snapshot.to_string().into());
     }
 
     /// Returns the counts of the buckets since the process began.
@@ -120,5 +118,44 @@ impl Watch {
         let latencies = lock(&self.latencies);
         let [hits, misses] = latencies.by_class();
         json!({"limits": LIMITS, "hits": hits, "misses": misses})
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use lacquer_live::figures::Figures;
+
+    use super::*;
+
+    #[test]
+    fn sick_origins_are_shown_among_very_many() {
+        let watch = Watch::new(Directory::at(Path::new("/nonexistent")));
+        let snapshots = watch.subscribe();
+        let counters = |number: usize, requests: u64| {
+            let is_sick = number == 7_000;
+            let fields = [
+                ("happy", u64::MAX),
+                ("healthy", u64::from(!is_sick)),
+                ("req", if is_sick { 0 } else { requests }),
+            ];
+            fields.map(|(field, value)| (format!("VBE.boot.b{number}.{field}"), value))
+        };
+        let mut state = State::new("n", 0.0);
+        for (now, requests) in [(1.0, 10), (61.0, 70)] {
+            let mut all: Vec<(String, u64)> =
+                (0..10_001).flat_map(|number| counters(number, requests)).collect();
+            all.push(("MAIN.uptime".to_owned(), 1));
+            state.counters(now, Figures::of(all.iter().map(|(name, value)| (name.as_str(), *value))));
+        }
+        watch.show(61.0, &state);
+        let shown: Value = serde_json::from_slice(&snapshots.borrow()).expect("JSON");
+        assert_eq!(shown["origins"].as_array().map(Vec::len), Some(ROWS));
+        assert_eq!(
+            (&shown["origins"][0]["name"], &shown["origins"][0]["health"]),
+            (&"boot.b7000".into(), &"sick".into())
+        );
+        assert_eq!(shown["origin_counts"], json!({"all": 10_001, "sick": 1}));
     }
 }

@@ -25,6 +25,8 @@ pub struct AdminConfig {
     pub collector: Option<Collector>,
     /// The second connection to the manager: for commands that may take long.
     pub questions_fd: i32,
+    /// A connection on which the manager sends other addresses of the collector, each time all of them.
+    pub addresses_fd: i32,
     /// The working directory of the daemon.
     pub workdir: PathBuf,
     /// The user that it becomes, if the manager was started by root.
@@ -44,6 +46,7 @@ pub struct Collector {
     pub host: String,
     /// The authorities that may have signed its certificate, in PEM; `None` without TLS.
     pub trusted: Option<Vec<u8>>,
+    /// Its addresses; none as long as its host is not resolved.
     pub addresses: Vec<SocketAddr>,
     /// The path before those of OTLP, without a slash at its end.
     pub path: String,

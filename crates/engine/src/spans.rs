@@ -3,6 +3,7 @@
 //!
 //! The records are `Notice`s. `trace: CONTEXT PARENT` follows the `Begin` of a transaction: its span as a value of
 //! `traceparent`, and the number of the span above it, or `-`. `trace: SUBROUTINE BEGIN SECONDS` is the time that VCL took.
+//! `trace: https` says that the connection to the origin has TLS, which no other record does.
 
 use lacquer_http::trace_context::{TRACEPARENT, TRACESTATE, TraceContext};
 use lacquer_params::Params;
@@ -94,6 +95,12 @@ impl Span {
         let (began, seconds) = (self.began, (clock::real() - self.began).max(0.0));
         log.put_fmt(Tag::Notice, format_args!("trace: {name} {began:.6} {seconds:.6}"));
     }
+}
+
+/// Logs that the connection of a traced fetch or pipe has TLS.
+#[cold]
+pub fn log_tls(log: &mut TxLog) {
+    log.put(Tag::Notice, b"trace: https");
 }
 
 /// Returns whether a request is traced, by the parameters and the decision of its client.

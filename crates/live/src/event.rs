@@ -1,4 +1,4 @@
-//! Reports of the log: requests, fetches, and the health of origins, from records that anybody may have written.
+//! Reports of the log: requests and fetches, from records that anybody may have written.
 
 use lacquer_inspect::page::{add_plain, plain, short};
 use lacquer_inspect::parts::{self, Page, Parts};
@@ -13,8 +13,6 @@ pub const MAX_OPEN: usize = 20_000;
 pub enum Event {
     Request(Seen),
     Fetch(SeenFetch),
-    /// The name of a backend, and whether it is healthy.
-    Health(String, bool),
 }
 
 /// A request of a client. All texts are escaped.
@@ -73,23 +71,6 @@ impl Event {
             Kind::Session => None,
         }
     }
-
-    /// Returns the event of a record about the health of an origin: `NAME Went sick ...`, `NAME Back healthy ...`,
-    /// `NAME Still healthy ...`.
-    pub fn of_health(record: &Record<'_>) -> Option<Event> {
-        if record.tag != Tag::Backend_health {
-            return None;
-        }
-        let text = short(record.text);
-        let mut words = text.split(' ');
-        let (name, _, state) = (words.next()?, words.next()?, words.next()?);
-        let is_healthy = match state {
-            "healthy" => true,
-            "sick" => false,
-            _ => return None,
-        };
-        Some(Event::Health(visible(name.to_owned()), is_healthy))
-    }
 }
 
 impl Seen {
@@ -145,7 +126,7 @@ impl Collector {
     /// Adds a record. Returns the event that it completes.
     pub fn add(&mut self, record: &Record<'_>) -> Option<Event> {
         if !is_needed(record) {
-            return Event::of_health(record);
+            return None;
         }
         Event::of(self.grouping.add(record)?)
     }

@@ -7,8 +7,8 @@ use lacquer_inspect::page::short;
 
 use crate::event::is_pool_of_sessions;
 
-/// Maximum number of origins and of storages.
-const MAX_SETS: usize = 5000;
+/// Maximum number of origins and of storages. The other origins are only counted.
+const MAX_SETS: usize = 20_000;
 
 /// All counters of a moment.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -19,6 +19,7 @@ pub struct Figures {
     pub gauges: Gauges,
     /// By the name of the VCL, a dot and the name of the backend.
     pub origins: BTreeMap<String, OriginSums>,
+    pub origin_counts: OriginCounts,
     pub storages: BTreeMap<String, Storage>,
 }
 
@@ -62,8 +63,25 @@ pub struct OriginSums {
     pub bytes: u64,
     /// Connections in use.
     pub connections: u64,
-    /// The latest probes, one bit each.
+    pub health: HealthFigures,
+}
+
+/// The numbers of all origins.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct OriginCounts {
+    pub all: u64,
+    pub sick: u64,
+}
+
+/// The counters of the health of an origin.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct HealthFigures {
+    /// The latest probes, one bit each; all bits without a probe.
     pub probes: u64,
+    /// 1 while fetches use the origin, and 0 while it is sick. Varnish has no such counter.
+    pub healthy: Option<u64>,
+    /// 1 if an operator has set the origin healthy, 2 if sick.
+    pub set_by_operator: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -146,7 +164,7 @@ impl Figures {
             let Some((set, field)) = name.rsplit_once('.') else { continue };
             figures.counter(set, field, value);
         }
-        figures.with_sums()
+        figures
     }
 
     /// Takes sets of counters.
@@ -161,7 +179,7 @@ impl Figures {
                 figures.counter(&set.ident, &element.name, value);
             }
         }
-        figures.with_sums()
+        figures
     }
 
     /// Takes a counter of a set.
@@ -178,12 +196,6 @@ impl Figures {
             }
             _ => {}
         }
-    }
-
-    fn with_sums(mut self) -> Figures {
-        let used = self.origins.values().map(|origin| origin.connections);
-        self.gauges.origin_connections = used.fold(0, u64::saturating_add);
-        self
     }
 
     fn main(&mut self, field: &str, value: u64) {
@@ -217,12 +229,21 @@ impl Figures {
     }
 
     fn origin(&mut self, ident: &str, field: &str, value: u64) {
+        match field {
+            // Each origin has one.
+            "happy" => self.origin_counts.all += 1,
+            "healthy" if value == 0 => self.origin_counts.sick += 1,
+            "conn" => add(&mut self.gauges.origin_connections, value),
+            _ => {}
+        }
         let Some(origin) = entry(&mut self.origins, ident) else { return };
         let place = match field {
             "req" => &mut origin.requests,
             "beresp_hdrbytes" | "beresp_bodybytes" => &mut origin.bytes,
             "conn" => &mut origin.connections,
-            "happy" => &mut origin.probes,
+            "happy" => &mut origin.health.probes,
+            "healthy" => origin.health.healthy.get_or_insert_default(),
+            "set_health" => &mut origin.health.set_by_operator,
             "unhealthy" | "busy" | "helddown" => &mut origin.skipped,
             // `fail` is their sum, or not counted.
             field if field.starts_with("fail_") => &mut origin.failures,
@@ -304,10 +325,15 @@ mod tests {
 
     #[test]
     fn names_are_escaped_and_bounded() {
-        let names: Vec<String> = (0..MAX_SETS + 10).map(|n| format!("VBE.v\x1b[2J.{n}.req")).collect();
-        let all: Vec<(&str, u64)> = names.iter().map(|name| (name.as_str(), 1)).collect();
-        let found = Figures::of(all);
+        let names: Vec<String> = (0..MAX_SETS + 10)
+            .flat_map(|n| ["happy", "healthy", "conn"].map(|field| format!("VBE.v\x1b[2J.{n}.{field}")))
+            .collect();
+        let value = |name: &str| u64::from(!name.ends_with("9.healthy"));
+        let found = Figures::of(names.iter().map(|name| (name.as_str(), value(name))));
         assert_eq!(found.origins.len(), MAX_SETS);
+        let all = MAX_SETS as u64 + 10;
+        assert_eq!(found.origin_counts, OriginCounts { all, sick: all / 10 });
+        assert_eq!(found.gauges.origin_connections, all);
         assert!(found.origins.keys().all(|name| !name.contains('\x1b')));
     }
 }

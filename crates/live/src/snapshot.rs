@@ -3,7 +3,7 @@
 use lacquer_inspect::page::plain;
 use serde_json::{Value, json};
 
-use crate::figures::{Gauges, OriginSums, Storage, StorageKind, Sums, ratio};
+use crate::figures::{Gauges, HealthFigures, OriginCounts, OriginSums, Storage, StorageKind, Sums, ratio};
 use crate::histogram::{Histogram, LIMITS};
 use crate::sketch::{Frequent, Tally};
 use crate::slowest::Slow;
@@ -20,7 +20,9 @@ pub struct Snapshot {
     pub traffic: Traffic,
     pub latency: Latency,
     pub urls: Urls,
+    /// Those in trouble are first, and then the busiest.
     pub origins: Vec<Origin>,
+    pub origin_counts: OriginCounts,
     pub resources: Resources,
 }
 
@@ -88,14 +90,13 @@ pub struct Origin {
     pub errors: u64,
     pub responses: u64,
     pub seconds: f64,
-    pub health: Health,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Health {
     Healthy,
     Sick,
-    /// It has no probe, or none has ended yet.
+    /// There are no counters of it, or no probe has ended yet.
     #[default]
     Unknown,
 }
@@ -141,13 +142,46 @@ impl Origin {
         (self.responses > 0).then(|| self.seconds / self.responses as f64)
     }
 
+    pub fn is_sick(&self) -> bool {
+        self.sums.health.health() == Health::Sick
+    }
+
+    /// Returns whether it is sick, or fetches of the last minute have failed.
+    pub fn is_in_trouble(&self) -> bool {
+        self.is_sick() || self.errors > 0
+    }
+
     fn json(&self) -> Value {
         json!({
             "name": self.name, "requests": self.sums.requests, "requests_per_second": self.per_second,
             "bytes": self.sums.bytes, "connections": self.sums.connections, "failures": self.sums.failures,
-            "skipped": self.sums.skipped, "health": self.health.name(),
+            "skipped": self.sums.skipped, "health": self.sums.health.health().name(),
+            "set_by_operator": self.sums.health.is_set_by_operator(),
             "last_minute": {"fetches": self.fetches, "errors": self.errors, "mean_seconds": self.mean()},
         })
+    }
+}
+
+impl HealthFigures {
+    /// Returns whether fetches use the origin: by its probe, its circuit breaker, and the operator. Without that counter, the
+    /// latest probe decides.
+    pub fn health(&self) -> Health {
+        match (self.healthy, self.probes) {
+            (Some(0), _) => Health::Sick,
+            (Some(_), _) | (None, u64::MAX) => Health::Healthy,
+            (None, 0) => Health::Unknown,
+            (None, probes) => {
+                if probes & 1 == 1 {
+                    Health::Healthy
+                } else {
+                    Health::Sick
+                }
+            }
+        }
+    }
+
+    pub fn is_set_by_operator(&self) -> bool {
+        self.set_by_operator > 0
     }
 }
 
@@ -230,6 +264,7 @@ impl Snapshot {
             "busiest": all(&self.urls.busiest), "missed": all(&self.urls.missed),
             "slowest": self.urls.slowest.iter().map(slow).collect::<Value>(),
             "origins": self.origins.iter().map(Origin::json).collect::<Value>(),
+            "origin_counts": {"all": self.origin_counts.all, "sick": self.origin_counts.sick},
             "storage": self.resources.storage_json(),
             "connections": self.resources.connections.json(),
         })

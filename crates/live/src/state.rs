@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use crate::event::{Class, Event, Seen, SeenFetch};
-use crate::figures::{Figures, OriginSums, Sums, ratio};
+use crate::figures::{Figures, OriginCounts, OriginSums, Sums, ratio};
 use crate::histogram::Histogram;
 use crate::history::History;
 use crate::recent::Recent;
 use crate::sketch::{Sketch, Tally, most_frequent};
 use crate::slowest::Slowest;
 use crate::snapshot::{
-    Connections, Daemon, Health, Latency, Origin, Period, Resources, Snapshot, Status, Traffic, Urls, rates,
+    Connections, Daemon, Latency, Origin, Period, Resources, Snapshot, Status, Traffic, Urls, rates,
 };
 
 /// Number of URLs that each list keeps for each ten seconds.
@@ -66,8 +66,6 @@ pub struct State {
     filter: Option<String>,
     log: Recent<Seconds>,
     fetches: Recent<BTreeMap<String, OriginSeen>>,
-    /// By the name of the backend.
-    health: BTreeMap<String, bool>,
     sums: History<Sums>,
     origins: History<BTreeMap<String, OriginSums>>,
     figures: Option<Figures>,
@@ -82,7 +80,6 @@ impl State {
             filter: None,
             log: Recent::default(),
             fetches: Recent::default(),
-            health: BTreeMap::new(),
             sums: History::new(SPACING),
             origins: History::new(ORIGIN_SPACING),
             figures: None,
@@ -93,11 +90,6 @@ impl State {
         match event {
             Event::Request(seen) => self.request(now, &seen),
             Event::Fetch(seen) => self.fetch(now, seen),
-            Event::Health(name, is_healthy) => {
-                if self.health.len() < KEPT_ORIGINS || self.health.contains_key(&name) {
-                    self.health.insert(name, is_healthy);
-                }
-            }
         }
     }
 
@@ -196,6 +188,7 @@ impl State {
 
     /// Returns what is shown now. `time` is the time of day, in seconds since the epoch.
     pub fn snapshot(&self, now: f64, time: f64) -> Snapshot {
+        let origins = self.origins(now);
         Snapshot {
             time,
             watched: (now - self.daemon.began).max(0.0),
@@ -207,7 +200,8 @@ impl State {
             traffic: self.traffic(now),
             latency: self.latency(now),
             urls: self.urls(now),
-            origins: self.origins(now),
+            origin_counts: self.origin_counts(&origins),
+            origins,
             resources: self.resources(),
         }
     }
@@ -259,7 +253,15 @@ impl State {
         }
     }
 
-    /// Returns the origins that counters or the log know, the busiest one first.
+    /// Returns the numbers of all origins, also of those that are too many to be kept.
+    fn origin_counts(&self, kept: &[Origin]) -> OriginCounts {
+        let counted = self.figures.as_ref().map(|figures| figures.origin_counts).unwrap_or_default();
+        let sick = kept.iter().filter(|origin| origin.is_sick()).count();
+        OriginCounts { all: counted.all.max(kept.len() as u64), sick: counted.sick.max(sick as u64) }
+    }
+
+    /// Returns the origins that counters or the log know: first those that are sick, then those with errors, then the others,
+    /// each the busiest first.
     fn origins(&self, now: f64) -> Vec<Origin> {
         let mut all: BTreeMap<&str, Origin> = BTreeMap::new();
         let before = self.origins.before(60.0);
@@ -270,7 +272,6 @@ impl State {
             let requests = sums.requests.saturating_sub(earlier.requests);
             origin.per_second = (elapsed > 0.0).then(|| requests as f64 / elapsed);
             origin.sums = *sums;
-            origin.health = health(sums.probes);
         }
         for (name, seen) in self.fetches.all(now).flatten() {
             let origin = all.entry(name).or_default();
@@ -281,18 +282,12 @@ impl State {
         }
         let mut all: Vec<Origin> =
             all.into_iter().map(|(name, origin)| Origin { name: name.to_owned(), ..origin }).collect();
-        for origin in &mut all {
-            // The log names only the backend, which is behind the name of its VCL and a dot.
-            let mut dots = origin.name.match_indices('.');
-            let known = dots.find_map(|(at, _)| self.health.get(&origin.name[at + 1..]));
-            if let Some(&is_healthy) = known {
-                origin.health = if is_healthy { Health::Healthy } else { Health::Sick };
-            }
-        }
         all.sort_by(|a, b| {
             let rate = |origin: &Origin| origin.per_second.unwrap_or(0.0);
-            rate(b)
-                .total_cmp(&rate(a))
+            let trouble = |origin: &Origin| (origin.is_sick(), origin.errors > 0);
+            trouble(b)
+                .cmp(&trouble(a))
+                .then_with(|| rate(b).total_cmp(&rate(a)))
                 .then_with(|| b.fetches.cmp(&a.fetches))
                 .then_with(|| a.name.cmp(&b.name))
         });
@@ -325,13 +320,4 @@ impl State {
 /// Returns whether a host and URL contain a text of lower case.
 fn accepts(filter: &str, url: &str) -> bool {
     url.to_lowercase().contains(filter)
-}
-
-/// Returns what the probes say. Origins without probes have all bits, or none.
-fn health(probes: u64) -> Health {
-    match probes {
-        0 | u64::MAX => Health::Unknown,
-        probes if probes & 1 == 1 => Health::Healthy,
-        _ => Health::Sick,
-    }
 }

@@ -36,6 +36,8 @@ pub struct Span {
 pub struct Metric {
     /// `gauge`, `sum` or `histogram`.
     pub kind: String,
+    /// Empty if there is none.
+    pub unit: String,
     pub is_monotonic: bool,
     /// The value of each point, or the count of a histogram, by its attributes.
     pub points: BTreeMap<String, f64>,
@@ -342,8 +344,12 @@ fn metric(bytes: &[u8]) -> Option<(String, Metric)> {
                 name = value.text()?;
                 continue;
             }
-            2 | 3 => {
+            2 => {
                 value.text()?;
+                continue;
+            }
+            3 => {
+                metric.unit = value.text()?;
                 continue;
             }
             5 => "gauge",

@@ -7,10 +7,10 @@ use lacquer_inspect::page::{WIDTH, plain};
 use crate::table::ColumnKind::{Flexible, Label, Number};
 use crate::table::{Cell, Column, Look, Row, Table, clip};
 use crate::units::{bytes, duration, number, percent};
-use lacquer_live::figures::{Storage, StorageKind, Sums};
+use lacquer_live::figures::{HealthFigures, Storage, StorageKind, Sums};
 use lacquer_live::histogram::{Histogram, LIMITS};
 use lacquer_live::sketch::Frequent;
-use lacquer_live::snapshot::{Health, Period, Snapshot, Status, disk_state};
+use lacquer_live::snapshot::{Period, Snapshot, Status, disk_state};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Panel {
@@ -283,11 +283,16 @@ fn origins(of: &Snapshot) -> Table {
             number(origin.sums.requests as f64).into(),
             number(origin.sums.failures.saturating_add(origin.sums.skipped) as f64).into(),
             number(origin.sums.connections as f64).into(),
-            origin.health.name().unwrap_or("-").into(),
+            health(&origin.sums.health).into(),
         ],
-        look: if origin.health == Health::Sick || origin.errors > 0 { Look::Bad } else { Look::Normal },
+        look: if origin.is_in_trouble() { Look::Bad } else { Look::Normal },
     };
     Table { columns, rows: of.origins.iter().map(row).collect() }
+}
+
+fn health(of: &HealthFigures) -> String {
+    let name = of.health().name().unwrap_or("-");
+    if of.is_set_by_operator() { format!("{name} (set)") } else { name.to_owned() }
 }
 
 fn evictions(of: &Snapshot) -> Table {

@@ -68,7 +68,6 @@ impl Latencies {
             }
             Event::Fetch(fetch) if fetch.status.is_some() => self.fetches.add(fetch.wait),
             Event::Fetch(_) => self.failed_fetches += 1,
-            Event::Health(..) => {}
         }
     }
 

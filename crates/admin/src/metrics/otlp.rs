@@ -35,7 +35,10 @@ impl MetricMessage {
             "histogram" => HISTOGRAM,
             _ => GAUGE,
         };
-        head.text(3, if kind == HISTOGRAM { "s" } else { "1" });
+        if kind == HISTOGRAM {
+            head.text(3, "s");
+        }
+        // The others have no unit: "1" would be that of ratios, and collectors for Prometheus would rename the gauges.
         MetricMessage { head, kind, points: Message::default(), times }
     }
 }

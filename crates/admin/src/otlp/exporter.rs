@@ -1,6 +1,7 @@
 //! Sends spans and metrics to the collector, each on a thread of its own, and waits longer after each failure. So a collector
 //! that hangs with spans, or refuses them, delays no metrics.
 
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -119,6 +120,11 @@ impl Exporter {
     pub fn set_metrics(&self, fields: Vec<u8>) {
         self.lock().metrics = Some(fields);
         self.has_metrics.notify_one();
+    }
+
+    /// Replaces the addresses of the collector.
+    pub fn set_addresses(&self, addresses: Vec<SocketAddr>) {
+        self.target.set_addresses(addresses);
     }
 
     pub fn add_overruns(&self, count: u64) {
@@ -290,14 +296,16 @@ impl Exporter {
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
-    use std::net::{SocketAddr, TcpListener};
+    use std::net::TcpListener;
+    use std::os::unix::net::UnixStream;
+    use std::sync::Arc;
     use std::sync::mpsc::channel;
     use std::thread::spawn;
 
     use lacquer_cli::admin::Collector;
 
     use super::*;
-    use crate::otlp::send;
+    use crate::otlp::{follow_addresses, send};
 
     /// Returns an exporter whose exports fail at once.
     fn without_collector() -> Exporter {
@@ -347,6 +355,27 @@ mod tests {
         assert!(exporter.conclude(&mut progress, Outcome::Taken { refused: 2 }, 5));
         let counts = exporter.counts();
         assert_eq!((counts.refused_points, counts.refused_spans, counts.sent_spans), (7, 2, 3));
+    }
+
+    #[test]
+    fn spans_that_wait_go_to_an_address_that_is_found_later() {
+        let collector = lacquer_testing::collector::Collector::start();
+        let exporter = Arc::new(without_collector());
+        let mut span = Message::default();
+        span.text(1, "a");
+        assert!(exporter.lock().queue.add(span));
+        let mut progress = Progress::of("spans");
+        exporter.send_waiting_spans(&mut progress);
+        assert_eq!((exporter.counts().failures, exporter.counts().sent_spans), (1, 0));
+        let (mut manager, own) = UnixStream::pair().expect("sockets");
+        follow_addresses(own, Arc::clone(&exporter)).expect("a thread begins");
+        lacquer_cli::link::send(&mut manager, &[collector.address].as_slice()).expect("it is read");
+        let is_sent = || {
+            exporter.send_waiting_spans(&mut progress);
+            exporter.counts().sent_spans == 1
+        };
+        assert!(lacquer_testing::until(is_sent));
+        assert_eq!(collector.received().requests.len(), 1);
     }
 
     #[test]

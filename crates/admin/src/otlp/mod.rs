@@ -12,14 +12,18 @@ mod queue;
 mod span;
 pub mod traced;
 
+use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use lacquer_cli::admin::Collector;
+use lacquer_cli::link;
 
 pub use exporter::Exporter;
 use post::Target;
+
+use crate::threads;
 
 /// Starts the threads that send.
 pub fn start(collector: Collector) -> std::io::Result<Arc<Exporter>> {
@@ -29,12 +33,22 @@ pub fn start(collector: Collector) -> std::io::Result<Arc<Exporter>> {
 fn send(exporter: Exporter) -> std::io::Result<Arc<Exporter>> {
     let exporter = Arc::new(exporter);
     let own = Arc::clone(&exporter);
-    thread::Builder::new().name("otlp-spans".to_owned()).spawn(move || own.send_spans())?;
+    threads::start("otlp-spans", move || own.send_spans())?;
     if exporter.interval().is_some() {
         let own = Arc::clone(&exporter);
-        thread::Builder::new().name("otlp-metrics".to_owned()).spawn(move || own.send_metrics())?;
+        threads::start("otlp-metrics", move || own.send_metrics())?;
     }
     Ok(exporter)
+}
+
+/// Takes the addresses of the collector from the manager, each time that it has found others.
+pub fn follow_addresses(mut manager: UnixStream, exporter: Arc<Exporter>) -> std::io::Result<()> {
+    let run = move || {
+        while let Ok(addresses) = link::receive::<Vec<SocketAddr>>(&mut manager) {
+            exporter.set_addresses(addresses);
+        }
+    };
+    threads::start("addresses", run)
 }
 
 /// Returns the time in nanoseconds since the epoch.

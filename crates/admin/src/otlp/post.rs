@@ -2,6 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::{PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use lacquer_cli::admin::Collector;
@@ -33,6 +34,7 @@ pub enum Outcome {
 #[derive(Debug)]
 pub struct Target {
     collector: Collector,
+    addresses: RwLock<Vec<SocketAddr>>,
     tls: Option<OriginTls>,
 }
 
@@ -45,7 +47,13 @@ impl Target {
         };
         let tls = trusted.map(settings).transpose();
         let tls = tls.map_err(|why| io::Error::other(format!("the collector {}: {why}", collector.host)))?;
-        Ok(Target { collector, tls })
+        let addresses = RwLock::new(std::mem::take(&mut collector.addresses));
+        Ok(Target { collector, addresses, tls })
+    }
+
+    /// Replaces the addresses for the requests that begin later.
+    pub fn set_addresses(&self, addresses: Vec<SocketAddr>) {
+        *self.addresses.write().unwrap_or_else(PoisonError::into_inner) = addresses;
     }
 
     pub fn collector(&self) -> &Collector {
@@ -63,7 +71,8 @@ impl Target {
     fn exchange(&self, path: &str, body: &[u8]) -> io::Result<Vec<u8>> {
         let deadline = Instant::now() + LIMIT;
         let collector = &self.collector;
-        let socket = connect(&collector.addresses, deadline)?;
+        let addresses = self.addresses.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let socket = connect(&addresses, deadline)?;
         let mut stream = Timed { socket, deadline };
         let head = format!(
             "POST {}{path} HTTP/1.1\r\nHost: {}\r\nUser-Agent: lacquer/{}\r\nContent-Type: application/x-protobuf\r\n\
@@ -111,7 +120,7 @@ fn of_tls(error: &rustls::Error) -> String {
 }
 
 fn connect(addresses: &[SocketAddr], deadline: Instant) -> io::Result<TcpStream> {
-    let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
+    let mut last = io::Error::other("its host has no address yet");
     for address in addresses.iter().take(ADDRESSES) {
         match TcpStream::connect_timeout(address, left(deadline)?.min(CONNECT)) {
             Ok(socket) => return Ok(socket),

@@ -158,16 +158,19 @@ fn describe(span: &mut Span, request: &Transaction) {
     let header = |name: &str| short(request.header(REQUEST, name).unwrap_or_default().as_bytes());
     let start = text(request, Tag::ReqStart);
     let client = start.split(' ').next().unwrap_or_default();
+    // `ADDRESS PORT LISTENER`, and with TLS `https`.
+    let scheme = if start.split(' ').nth(3) == Some("https") { "https" } else { "http" };
     let protocol = text(request, Tag::ReqProtocol);
     span.texts.extend([
         ("http.request.method", method),
         ("url.path", path.to_owned()),
         ("url.query", query.to_owned()),
-        ("server.address", header("Host")),
+        ("url.scheme", scheme.to_owned()),
         ("client.address", client.to_owned()),
         ("user_agent.original", header("User-Agent")),
         ("network.protocol.version", protocol.strip_prefix("HTTP/").unwrap_or_default().to_owned()),
     ]);
+    add_server(span, &header("Host"));
     if let Some(line) = LogLine::of(request) {
         span.texts.push(("lacquer.handling", line.how.to_owned()));
         span.numbers.push(("http.response.size", line.bytes));
@@ -180,26 +183,41 @@ fn describe(span: &mut Span, request: &Transaction) {
 fn describe_fetch(span: &mut Span, fetch: &Transaction) {
     let method = text(fetch, Tag::BereqMethod);
     span.name = span_name(&method);
-    let host = fetch.header(ORIGIN_REQUEST, "Host").unwrap_or_default();
+    let host = short(fetch.header(ORIGIN_REQUEST, "Host").unwrap_or_default().as_bytes());
     let url = fetch.last(Tag::BereqURL).map(short).unwrap_or_default();
+    span.texts.push(("http.request.method", method));
+    add_server(span, &host);
     // `25 NAME ADDRESS PORT ...`
-    let opened = fetch.last(Tag::BackendOpen).map(short).unwrap_or_default();
-    let mut words = opened.split(' ').skip(1).map(str::to_owned);
-    let mut word = || words.next().unwrap_or_default();
-    span.texts.extend([
-        ("http.request.method", method),
-        ("url.full", format!("http://{}{url}", short(host.as_bytes()))),
-        ("server.address", short(host.as_bytes())),
-        ("lacquer.backend", word()),
-        ("network.peer.address", word()),
-        ("lacquer.reason", fetch.reason.clone()),
-    ]);
-    if let Ok(port) = word().parse() {
-        span.numbers.push(("network.peer.port", port));
+    if let Some(opened) = fetch.last(Tag::BackendOpen).map(short) {
+        let has_tls = fetch.all(Tag::Notice).any(|text| text.strip_prefix(TRACE) == Some(&b"https"[..]));
+        let scheme = if has_tls { "https" } else { "http" };
+        let mut words = opened.split(' ').skip(1).map(str::to_owned);
+        let mut word = || words.next().unwrap_or_default();
+        span.texts.extend([
+            ("url.full", format!("{scheme}://{host}{url}")),
+            ("lacquer.backend", word()),
+            ("network.peer.address", word()),
+        ]);
+        if let Ok(port) = word().parse() {
+            span.numbers.push(("network.peer.port", port));
+        }
     }
+    span.texts.push(("lacquer.reason", fetch.reason.clone()));
     add_status(span, fetch.last(Tag::BerespStatus));
     if let Some(why) = fetch.last(Tag::FetchError) {
         span.failure = Some(short(why));
+    }
+}
+
+/// Adds the host and the port of a `Host` header.
+fn add_server(span: &mut Span, host: &str) {
+    let parts = host.rsplit_once(':').and_then(|(name, port)| Some((name, port.parse::<u16>().ok()?)));
+    // The colons of an IPv6 address are in brackets if a port follows.
+    let parts = parts.filter(|(name, _)| !name.contains(':') || name.ends_with(']'));
+    let name = parts.map_or(host, |(name, _)| name);
+    span.texts.push(("server.address", name.trim_matches(['[', ']']).to_owned()));
+    if let Some((_, port)) = parts {
+        span.numbers.push(("server.port", port.into()));
     }
 }
 
@@ -260,6 +278,7 @@ mod tests {
         for (name, text) in [
             ("url.path", "/a"),
             ("url.query", "b=c"),
+            ("url.scheme", "http"),
             ("server.address", "www.example.org"),
             ("client.address", "192.0.2.1"),
             ("lacquer.handling", "hit"),
@@ -293,6 +312,48 @@ mod tests {
         assert_eq!((spans[0].kind, spans[0].is_parent_remote), (Kind::Client, false));
         assert_eq!(spans[0].failure.as_deref(), Some("backend a: timeout"));
         assert!(spans[0].texts.contains(&("network.peer.address", "192.0.2.9".to_owned())));
+    }
+
+    #[test]
+    fn the_scheme_is_that_of_the_connection_and_the_port_is_apart() {
+        let start = (Tag::Timestamp, "Start: 100.0 0.0 0.0");
+        for (host, name, port) in [
+            ("h.example:8443", "h.example", Some(8443)),
+            ("[::1]:80", "::1", Some(80)),
+            ("[::1]", "::1", None),
+            ("::1:80", "::1:80", None),
+            ("h:x", "h:x", None),
+        ] {
+            let header = format!("Host: {host}");
+            let of_tls = (Tag::ReqStart, "192.0.2.1 5000 a1 https");
+            let request = [(Tag::Begin, "req 1 rxreq"), start, (Tag::Notice, CONTEXT), of_tls];
+            let request = spans_of(7, &[&request[..], &[(Tag::ReqHeader, header.as_str())]].concat());
+            let number = |name: &str| {
+                request[0].numbers.iter().find(|(other, _)| *other == name).map(|(_, value)| *value)
+            };
+            assert!(request[0].texts.contains(&("url.scheme", "https".to_owned())));
+            assert!(
+                request[0].texts.contains(&("server.address", name.to_owned())),
+                "{:?}",
+                request[0].texts
+            );
+            assert_eq!(number("server.port"), port, "{host}");
+        }
+        let opened = (Tag::BackendOpen, "25 boot.a 192.0.2.9 443 192.0.2.1 4000 connect");
+        let tls = (Tag::Notice, "trace: https");
+        for (connection, full) in [
+            (&[opened, tls][..], Some("https://h:443/a")),
+            (&[opened][..], Some("http://h:443/a")),
+            // It never had a connection, whose scheme would be known.
+            (&[][..], None),
+        ] {
+            let fetch = [(Tag::Begin, "bereq 7 fetch"), start, (Tag::Notice, CONTEXT)];
+            let head = [(Tag::BereqURL, "/a"), (Tag::BereqHeader, "Host: h:443")];
+            let spans = spans_of(8, &[&fetch[..], &head, connection].concat());
+            assert_eq!(spans.len(), 1, "the record of TLS is no span");
+            let found = spans[0].texts.iter().find(|(name, _)| *name == "url.full");
+            assert_eq!(found.map(|(_, text)| text.as_str()), full);
+        }
     }
 
     #[test]

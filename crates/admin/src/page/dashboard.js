@@ -28,10 +28,10 @@ const LISTED = 400;
 const RECORD = 255;
 /**
  * @typedef {{ time: number, requests: number, hits: number, bytes: number }} Point
- * @type {{ token: string, stream: AbortController | null, log: AbortController | null, paused: boolean, history: Point[],
+ * @type {{ token: string, login: number, stream: AbortController | null, log: AbortController | null, paused: boolean, history: Point[],
  *   totals: number[] | null, heat: number[][], limits: number[], record: number, open: Set<string> }}
  */
-const state = { token: "", stream: null, log: null, paused: false, history: [], totals: null, heat: [], limits: [], record: RECORD, open: new Set() };
+const state = { token: "", login: 0, stream: null, log: null, paused: false, history: [], totals: null, heat: [], limits: [], record: RECORD, open: new Set() };
 
 const number = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
 /** @param {number | null | undefined} value */
@@ -194,7 +194,10 @@ async function listen(path, abort, each) {
     rest = events.pop() || "";
     for (const text of events) {
       const fields = Object.fromEntries(text.split("\n").map((line) => { const at = line.indexOf(": "); return [line.slice(0, at), line.slice(at + 2)]; }));
-      if (fields.event && fields.data) each(fields.event, JSON.parse(fields.data));
+      if (!fields.event || !fields.data) continue;
+      const data = JSON.parse(fields.data);
+      // A fault of the page does not end the connection.
+      try { each(fields.event, data); } catch (error) { show("The page has failed: " + reason(error), true); reportError(error); }
     }
   }
 }
@@ -205,8 +208,9 @@ async function listen(path, abort, each) {
  */
 function show(text, bad) { const place = $("status"); if (place.textContent !== text) place.textContent = text; place.className = bad ? "bad" : ""; }
 
-async function follow() {
-  for (;;) {
+/** @param {number} login the number of the login whose events these are */
+async function follow(login) {
+  while (login === state.login) {
     const abort = new AbortController();
     state.stream = abort;
     try {
@@ -214,9 +218,9 @@ async function follow() {
         if (name === "snapshot") snapshot(data);
         if (name === "lists") lists(data);
       });
-      show("The connection has ended", true);
+      if (login === state.login) show("The connection has ended", true);
     } catch (error) {
-      if (abort.signal.aborted) return;
+      if (abort.signal.aborted || login !== state.login) return;
       if (error instanceof Refused && error.status === 401) { logout("The token is wrong."); return; }
       show("No connection: " + reason(error), true);
     }
@@ -246,7 +250,7 @@ function snapshot(data) {
   $("t-waiting").textContent = count(data.connections.waiting);
   $("t-uptime").textContent = duration(data.uptime);
   latency(data.latency);
-  origins(data.origins);
+  origins(data.origins, data.origin_counts);
   storage(data.storage);
   /** @param {Snapshot["busiest"][number]} url @returns {Cell[]} */
   const busiest = (url) => [long(url.url), [count(url.requests), "number"], [percent(url.hit_ratio), "number"], actions(url)];
@@ -281,10 +285,18 @@ function latency(data) {
   fill("latency", [row("hits", data.hits), row("misses and passes", data.misses)], "");
 }
 
-/** @param {Origin[]} all */
-function origins(all) {
+/**
+ * @param {Origin[]} all
+ * @param {Snapshot["origin_counts"]} counts
+ */
+function origins(all, counts) {
+  const part = all.length < counts.all ? count(all.length) + " of " : "";
+  const order = part && ". Those in trouble are first, and then the busiest";
+  $("origin-counts").textContent = part + count(counts.all) + " origins, " + count(counts.sick) + " sick" + order;
   fill("origin-table", all.map((origin) => {
-    const health = origin.health === "sick" ? ["✖ sick", "bad"] : origin.health === "healthy" ? ["✔ healthy", "good"] : ["no probe", "none"];
+    const set = origin.set_by_operator ? "set " : "";
+    const by = set && " by operator";
+    const health = origin.health === "sick" ? ["✖ " + set + "sick" + by, "bad"] : origin.health === "healthy" ? ["✔ " + set + "healthy" + by, "good"] : ["unknown", "none"];
     const errors = origin.last_minute.errors;
     return [[origin.name, "long"], health, [count(origin.requests_per_second), "number"], [count(errors), errors > 0 ? "number bad" : "number"],
       [duration(origin.last_minute.mean_seconds), "number"], [count(origin.failures), "number"], [count(origin.connections), "number"]];
@@ -309,38 +321,49 @@ function storage(data) {
   }), "No stores");
 }
 
-/** @param {StorageAges[]} all */
+/**
+ * Without a worker, the storages have no ages.
+ * @param {StorageAges[] | null} all
+ */
 function ages(all) {
   const head = table("age-table").tHead;
-  const limits = all.length > 0 ? all[0].ages.limits : [];
+  const limits = (all || []).find((storage) => storage.ages)?.ages?.limits || [];
   if (head && limits.length > 0 && head.rows[0].cells.length === 2) {
     const names = limits.map((limit) => "≤ " + duration(limit)).concat("> " + duration(limits[limits.length - 1]));
     for (const name of names) { const cell = element("th", name, "number"); cell.scope = "col"; head.rows[0].insertBefore(cell, head.rows[0].lastElementChild); }
   }
-  fill("age-table", all.map((storage) => {
-    const sum = storage.ages.objects.reduce((a, b) => a + b, 0);
+  const columns = head ? head.rows[0].cells.length - 2 : 0;
+  fill("age-table", (all || []).map((storage) => {
+    /** @type {number[]} */
+    const objects = storage.ages ? storage.ages.objects : Array(columns).fill(0);
+    const sum = objects.reduce((a, b) => a + b, 0);
     const oldest = Math.max(-1, ...(storage.disks || []).map((disk) => disk.oldest ?? -1));
-    return [storage.name, ...storage.ages.objects.map((part) => [part > 0 ? percent(part / sum) : "–", "number"]), [oldest < 0 ? "–" : duration(oldest), "number"]];
-  }), "No storages");
+    return [storage.name, ...objects.map((part) => [part > 0 ? percent(part / sum) : "–", "number"]), [oldest < 0 ? "–" : duration(oldest), "number"]];
+  }), all ? "No storages" : unlisted(null));
 }
+
+/**
+ * Returns the text for a list that did not arrive.
+ * @param {number | null} size
+ */
+function unlisted(size) { return size == null ? "Unknown" : count(size) + ", which are not listed"; }
 
 /** @param {Lists} data */
 function lists(data) {
   if (state.paused) return;
   state.record = data.record_length || RECORD;
-  const bans = data.bans;
-  $("s-bans").textContent = count(bans.length);
+  $("s-bans").textContent = count(data.ban_count);
   $("s-tags").textContent = count(data.tags);
-  fill("ban-table", bans.slice(0, 50).map((ban) => {
+  fill("ban-table", (data.bans || []).slice(0, 50).map((ban) => {
     const text = ban.tests ? ban.tests.join(" && ") : ban.ban || ban.spec || "";
     return [clock(ban.time), [count(ban.refs), "number"], ban.completed ? "completed" : "in effect", [text, "long"]];
-  }), "No bans");
+  }), data.bans ? "No bans" : unlisted(data.ban_count));
   ages(data.storages);
-  fill("vcl-table", data.vcls.map((vcl) => {
+  fill("vcl-table", (data.vcls || []).map((vcl) => {
     const place = element("span");
     if (vcl.status === "available") place.append(button("use", "Use " + vcl.name, () => use(vcl.name)));
     return [[vcl.name, "long"], vcl.status === "active" ? ["active", "good"] : vcl.status, vcl.state || "", vcl.temperature || "", place];
-  }), "No VCL");
+  }), data.vcls ? "No VCL" : unlisted(null));
 }
 
 /**
@@ -550,6 +573,7 @@ function pressed(id, is, text) { $(id).setAttribute("aria-pressed", String(is));
 function logout(why) {
   for (const open of [state.stream, state.log]) if (open) open.abort();
   state.stream = state.log = null;
+  state.login += 1;
   state.token = "";
   sessionStorage.removeItem(KEY);
   $("content").hidden = true;
@@ -562,13 +586,17 @@ function logout(why) {
 /** @param {string} token */
 async function login(token) {
   state.token = token;
+  state.login += 1;
+  const own = state.login;
   try { await call("GET", "/api/v1/storages"); }
-  catch (error) { logout(!/token/i.test(reason(error)) ? reason(error) : token ? "The token is wrong." : ""); return; }
+  catch (error) { if (own === state.login) logout(!/token/i.test(reason(error)) ? reason(error) : token ? "The token is wrong." : ""); return; }
+  // Another login has begun, or the user has left.
+  if (own !== state.login) return;
   sessionStorage.setItem(KEY, token);
   $("login").hidden = true;
   $("content").hidden = false;
   field("token").value = "";
-  follow();
+  follow(own);
 }
 
 $("login-form").addEventListener("submit", (event) => { event.preventDefault(); login(field("token").value.trim()); });

@@ -7,7 +7,8 @@ interface Totals { limits: number[]; hits: number[]; misses: number[] }
 
 interface Origin {
   name: string;
-  health: string;
+  health: string | null;
+  set_by_operator: boolean;
   requests_per_second: number;
   last_minute: { errors: number; mean_seconds: number | null };
   failures: number;
@@ -41,6 +42,7 @@ interface Snapshot {
   connections: { open: number; waiting: number };
   latency: { totals: Totals; hits: Latencies; misses: Latencies };
   origins: Origin[];
+  origin_counts: { all: number; sick: number };
   storage: StorageState;
   busiest: (Page & { requests: number; hit_ratio: number | null })[];
   missed: (Page & { requests: number; mean_seconds: number | null })[];
@@ -49,8 +51,9 @@ interface Snapshot {
 
 interface Ban { time: number; refs: number; completed: boolean; tests?: string[]; ban?: string; spec?: string }
 interface Vcl { name: string; status: string; state?: string; temperature?: string }
-interface StorageAges { name: string; objects: number; ages: { limits: number[]; objects: number[] }; disks?: { path: string; oldest: number | null }[] }
-interface Lists { bans: Ban[]; tags: number; vcls: Vcl[]; storages: StorageAges[]; record_length: number | null }
+interface StorageAges { name: string; objects?: number; ages?: { limits: number[]; objects: number[] }; disks?: { path: string; oldest: number | null }[] }
+// A list is null if the daemon has not sent it.
+interface Lists { bans: Ban[] | null; ban_count: number | null; tags: number | null; vcls: Vcl[] | null; storages: StorageAges[] | null; record_length: number | null }
 
 interface LogLine {
   time: string;

@@ -23,7 +23,9 @@ use super::upload::Upload;
 use crate::backends::{Origin, OriginLeaf};
 use crate::emulated::workspace_costs;
 use crate::named_origin::NamedOrigin;
+use crate::notes::Observation;
 use crate::origin_slot::OriginSlot;
+use crate::spans::log_tls;
 use crate::surplus;
 use crate::task::TaskParts;
 
@@ -185,6 +187,9 @@ impl Fetch {
             Ok(mut connection) => {
                 let now = self.task.last_event();
                 log_open(self.task.log_mut(), &connection, now);
+                if self.task.observation().has(Observation::SPANS) && connection.facts().tls().is_some() {
+                    log_tls(self.task.log_mut());
+                }
                 connection.count_request();
                 Ok(connection)
             }

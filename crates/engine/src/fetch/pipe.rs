@@ -13,6 +13,8 @@ use super::multiplexed::{NO_HTTP1, speaks_only_http2};
 use super::queue::SlotRequest;
 use crate::backends::Origin;
 use crate::client::PipeRequest;
+use crate::notes::Observation;
+use crate::spans::log_tls;
 use crate::task::Task;
 
 pub struct PipeCall<'p> {
@@ -54,6 +56,9 @@ impl PipeCall<'_> {
             Ok(mut connection) => {
                 let now = self.pipe.stamp("Connected");
                 log_open(&mut self.pipe.log, &connection, now);
+                if self.task.observation().has(Observation::SPANS) && connection.facts().tls().is_some() {
+                    log_tls(&mut self.pipe.log);
+                }
                 connection.count_request();
                 // A pipe may last for hours, so it does not count as waiting for a response.
                 connection.mark_answered();

@@ -213,6 +213,19 @@ fn the_health_of_a_backend_is_a_gauge() {
 }
 
 #[test]
+fn the_snapshot_has_the_health_that_an_operator_has_set() {
+    let (mut site, port) = start(&[]);
+    let is_shown = |health: &str, is_set: bool| {
+        let snapshot = json(&port, "GET", "/api/v1/snapshot", "").1;
+        let origin = &snapshot["origins"][0];
+        origin["name"] == "boot.default" && origin["health"] == health && origin["set_by_operator"] == is_set
+    };
+    assert!(until(|| is_shown("healthy", false)));
+    site.daemon.ok("backend.set_health default sick");
+    assert!(until(|| is_shown("sick", true)));
+}
+
+#[test]
 fn a_backend_without_an_address_is_not_healthy() {
     let names = NameServer::start();
     let servers = format!("dns_servers={}", names.address);
@@ -304,20 +317,55 @@ fn rest_does_what_the_commands_do() {
     assert_eq!(port.ask("PATCH", "/api/v1/vcl", "").expect("a response").header("Allow"), Some("GET, POST"));
 }
 
-#[test]
-fn events_arrive_while_they_happen() {
-    let (site, port) = start(&[]);
+/// Opens a stream of events. Returns a function that returns the content of the next event with a name.
+fn events(port: &AdminPort, query: &str) -> impl FnMut(&str) -> Option<Value> + use<> {
     let mut stream = TcpStream::connect(port.address).expect("it listens");
     stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a socket");
-    let request = port.request("GET", "/api/v1/events?log=1&url=/minute/here", "");
+    let request = port.request("GET", &format!("/api/v1/events{query}"), "");
     stream.write_all(request.as_bytes()).expect("it reads");
     let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
-    let mut next = |name: &str| {
+    move |name| {
         let wanted = format!("event: {name}");
         lines.find(|line| *line == wanted)?;
         let data = lines.next()?;
         serde_json::from_str::<Value>(data.strip_prefix("data: ")?).ok()
+    }
+}
+
+#[test]
+fn lists_are_longer_than_replies_of_the_management_port() {
+    let (mut site, port) = start(&["-p", "cli_limit=1000"]);
+    // Bans that no object is older than have no effect, and are not kept.
+    assert_eq!(get(site.daemon.address, "/minute/a").expect("a page").status, 200);
+    for number in 0..60 {
+        site.daemon.ok(&format!("ban req.url == /nothing/{number}"));
+    }
+    let (status, all) = json(&port, "GET", "/api/v1/bans", "");
+    assert!(status == 200 && all["items"].as_array().is_some_and(|bans| bans.len() >= 60), "{all}");
+    assert_eq!(port.ask_openly("/readyz").expect("a response").status, 200);
+    let mut next = events(&port, "");
+    let mut has_all = || {
+        let lists = next("lists").expect("an event");
+        lists["ban_count"].as_u64() >= Some(60)
+            && lists["bans"].as_array().is_some_and(|bans| bans.len() >= 60)
     };
+    assert!(has_all() || has_all());
+}
+
+#[test]
+fn lists_name_what_is_not_known_of_a_stopped_worker() {
+    let (mut site, port) = start(&[]);
+    site.daemon.ok("stop");
+    let lists = events(&port, "")("lists").expect("an event");
+    assert_eq!((&lists["bans"], &lists["ban_count"]), (&Value::Null, &Value::Null), "{lists}");
+    assert_eq!(lists["vcls"][0]["name"], "boot", "{lists}");
+    assert!(lists["storages"][0]["name"] == "s0" && lists["storages"][0]["ages"].is_null(), "{lists}");
+}
+
+#[test]
+fn events_arrive_while_they_happen() {
+    let (site, port) = start(&[]);
+    let mut next = events(&port, "?log=1&url=/minute/here");
     assert!(next("snapshot").is_some_and(|snapshot| snapshot["latency"]["totals"]["hits"].is_array()));
     get(site.daemon.address, "/minute/elsewhere").expect("a page");
     get(site.daemon.address, "/minute/here<script>").expect("a page");

@@ -241,6 +241,10 @@ fn metrics_have_the_values_of_the_counters() {
     let hits = &received.metrics["lacquer_main_cache_hit"];
     assert_eq!((hits.kind.as_str(), hits.is_monotonic), ("sum", true));
     assert_eq!(received.metrics["lacquer_main_n_object"].kind, "gauge");
+    // Collectors for Prometheus rename gauges with the unit "1".
+    for (name, metric) in &received.metrics {
+        assert_eq!(metric.unit, if metric.kind == "histogram" { "s" } else { "" }, "{name}");
+    }
     // The counts of the exporter are metrics too.
     let port = AdminPort::of(&daemon.directory()).expect("the daemon publishes its listener");
     let text = port.ask("GET", "/metrics", "").expect("a response");

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::PathBuf;
+use std::time::Instant;
 
 use lacquer_cli::admin::{AdminSocket, Collector};
 use socket2::Socket;
@@ -60,22 +61,17 @@ impl AdminSockets {
         Ok((!sockets.arguments.is_empty() || sockets.collector.is_some()).then_some(sockets))
     }
 
-    /// Looks the collector up, and waits for the result.
-    pub fn look_up(&mut self, jail: &Jail) -> Outcome<()> {
-        self.collector.as_mut().map_or(Ok(()), |collector| collector.look_up(jail))
+    /// Returns the collector, whose host is looked up.
+    pub fn exported(&mut self) -> Option<&mut Exported> {
+        self.collector.as_mut()
     }
 
-    /// Begins to look the collector up for the next start of the process.
-    pub fn begin_lookup(&mut self) {
-        self.collector.iter_mut().for_each(Exported::begin_lookup);
+    /// Returns the time of the next step of a lookup, if there is one.
+    pub fn next_step(&self) -> Option<Instant> {
+        self.collector.as_ref().and_then(Exported::next_step)
     }
 
-    /// Returns whether the collector has no address before a lookup ends.
-    pub fn await_lookup(&mut self) -> bool {
-        self.collector.as_mut().is_some_and(Exported::is_awaited)
-    }
-
-    /// Reads the authorities of the collector again. Fails if those or its addresses are not known.
+    /// Reads the authorities of the collector again. Fails if none are known.
     pub fn prepare_collector(&mut self, jail: &Jail) -> Outcome<()> {
         self.collector.as_mut().map_or(Ok(()), |collector| collector.prepare(jail))
     }

@@ -12,6 +12,7 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use arguments::AdminSockets;
+use collector::{LOOKUP_POLL, News};
 use process::{AdminProcess, end_former};
 pub use token::NAME as TOKEN;
 
@@ -25,8 +26,6 @@ use crate::shm::Shm;
 /// The pause before a process that has ended is started again. It doubles each time, until one has run for a minute.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// The time between two looks whether the name of the collector is resolved.
-const LOOKUP_POLL: Duration = Duration::from_millis(50);
 const STABLE: Duration = Duration::from_mins(1);
 
 /// The sockets of the admin listener, and the process that serves them.
@@ -47,8 +46,8 @@ pub fn check(argument: &str) -> Outcome<()> {
 }
 
 impl Admin {
-    /// Listens on the addresses of `-w`, and publishes them; the process starts at the next tick. After an upgrade, a
-    /// failure is repeated later. Returns `None` without such an option.
+    /// Listens on the addresses of `-w`, and publishes them; the process starts at the next tick. A collector without an
+    /// address prevents nothing. After an upgrade, a failure is repeated later. Returns `None` without such an option.
     pub fn open<'a>(
         arguments: impl Iterator<Item = &'a str>,
         is_upgrade: bool,
@@ -58,11 +57,12 @@ impl Admin {
         let Some(mut sockets) = AdminSockets::parse(arguments)? else { return Ok(None) };
         if is_upgrade {
             end_former(jail);
-            sockets.begin_lookup();
-        } else {
-            sockets.look_up(jail)?;
         }
-        let bound = sockets.bind(jail);
+        let now = Instant::now();
+        if let Some(exported) = sockets.exported() {
+            exported.begin_lookup(now);
+        }
+        let bound = sockets.bind(jail).and_then(|()| sockets.prepare_collector(jail));
         if !is_upgrade {
             bound?;
         }
@@ -70,7 +70,6 @@ impl Admin {
         if !addresses.is_empty() {
             shm.publish("-w", &addresses)?;
         }
-        let now = Instant::now();
         Ok(Some(Admin {
             sockets,
             process: None,
@@ -81,17 +80,18 @@ impl Admin {
         }))
     }
 
-    /// Returns the time of the next start.
+    /// Returns the time of the next start, or of the next step of a lookup.
     pub fn deadline(&self) -> Option<Instant> {
-        self.due
+        [self.due, self.sockets.next_step()].into_iter().flatten().min()
     }
 
     /// Starts the process if it is due.
     pub fn tick(&mut self, manager: &Manager, sessions: &mut Sessions, now: Instant) {
+        self.follow_collector(manager, now);
         if self.due.is_none_or(|due| due > now) {
             return;
         }
-        if self.sockets.await_lookup() {
+        if self.sockets.exported().is_some_and(|exported| exported.is_awaited(now)) {
             self.due = Some(now + LOOKUP_POLL);
             return;
         }
@@ -117,8 +117,32 @@ impl Admin {
         }
     }
 
+    /// Looks the collector up now and then, and sends its addresses to the process when they change.
+    fn follow_collector(&mut self, manager: &Manager, now: Instant) {
+        let Some(exported) = self.sockets.exported() else { return };
+        let news = exported.step(now);
+        let host = &exported.collector().host;
+        match news {
+            Some(News::Addresses { is_recovery }) => {
+                if is_recovery {
+                    manager.complain.report(Level::Info, &format!("The collector {host} has an address now"));
+                }
+                if let Some(process) = &mut self.process {
+                    process.send_addresses(&exported.collector().addresses);
+                }
+            }
+            Some(News::Failure(why)) => {
+                let text = format!("The collector {host} has no address: {why}; it is looked up again");
+                manager.complain.report(Level::Error, &text);
+            }
+            None => {}
+        }
+    }
+
     fn start_later(&mut self, now: Instant) {
-        self.sockets.begin_lookup();
+        if let Some(exported) = self.sockets.exported() {
+            exported.begin_lookup(now);
+        }
         self.due = Some(now + self.pause);
         self.pause = (self.pause * 2).min(LONGEST_PAUSE);
     }

@@ -1,6 +1,7 @@
 //! One process of the admin listener: its start and its end.
 
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Stdio};
@@ -38,6 +39,8 @@ pub fn end_former(jail: &Jail) {
 #[derive(Debug)]
 pub struct AdminProcess {
     child: Child,
+    /// The connection on which it gets the addresses of the collector.
+    addresses: UnixStream,
 }
 
 impl AdminProcess {
@@ -45,6 +48,8 @@ impl AdminProcess {
     pub fn start(manager: &Manager, sockets: &AdminSockets) -> io::Result<(AdminProcess, [UnixStream; 2])> {
         let (mut commands, theirs) = UnixStream::pair()?;
         let (questions, their_questions) = UnixStream::pair()?;
+        let (addresses, their_addresses) = UnixStream::pair()?;
+        addresses.set_nonblocking(true)?;
         let params = manager.params.values();
         let config = AdminConfig {
             sockets: sockets.config().to_vec(),
@@ -53,22 +58,24 @@ impl AdminProcess {
                 ..collector.clone()
             }),
             questions_fd: their_questions.as_raw_fd(),
+            addresses_fd: their_addresses.as_raw_fd(),
             workdir: manager.instance.workdir.clone(),
             credentials: manager.jail.worker(),
             is_dumpable: params.jail_dumpable,
             has_file_rules: params.jail_files,
             has_call_rules: params.jail_syscalls,
         };
-        let passed: Vec<_> = sockets.descriptors().chain([theirs.as_fd(), their_questions.as_fd()]).collect();
+        let links = [theirs.as_fd(), their_questions.as_fd(), their_addresses.as_fd()];
+        let passed: Vec<_> = sockets.descriptors().chain(links).collect();
         let mut command = this_program(&manager.instance.program, "");
         command.arg(format!("{ARGUMENT}{}", theirs.as_raw_fd())).stdin(Stdio::null()).stdout(Stdio::null());
         let child = {
             let _root = manager.jail.raise();
             spawn_with(&mut command, &passed)?
         };
-        let process = AdminProcess { child };
+        let process = AdminProcess { child, addresses };
         // With our copies of its ends closed, its death is an error here.
-        drop((theirs, their_questions));
+        drop((theirs, their_questions, their_addresses));
         // The authorities of the system do not fit into the buffer of the socket, so the process must read meanwhile.
         let limit = manager.cli_timeout().max(SHORTEST_LIMIT);
         let sent = commands.set_write_timeout(Some(limit)).and_then(|()| link::send(&mut commands, &config));
@@ -77,6 +84,11 @@ impl AdminProcess {
             return Err(io::Error::other(format!("it does not take its configuration ({error}): {how}")));
         }
         Ok((process, [commands, questions]))
+    }
+
+    /// Sends the process other addresses of the collector. If it does not take them, it ends, or reads nothing at all.
+    pub fn send_addresses(&mut self, addresses: &[SocketAddr]) {
+        let _ = link::send(&mut self.addresses, &addresses);
     }
 
     /// Ends the process. Returns how it ended.

@@ -24,6 +24,8 @@ use crate::vcl::Compilation;
 /// A connection that has not logged in is closed after this long.
 pub const LOGIN_WITHIN: Duration = Duration::from_secs(10);
 const CHUNK: usize = 64 << 10;
+/// Maximum length of a reply to the admin process, which reads no longer ones. `cli_limit` is for users of the port.
+const LONGEST_ADMIN_REPLY: usize = 64 << 20;
 /// Maximum number of bytes of a command or reply that are written to syslog.
 const LOGGED: usize = 8 << 10;
 
@@ -421,7 +423,10 @@ impl Session {
             let sent = format!("CLI {} Wr {:03} {}", self.channel.ident, reply.status, beginning(&shown));
             manager.complain.report(Level::Cli, &sent);
         }
-        let limit = manager.params.values().cli_limit as usize;
+        let limit = match self.origin {
+            Origin::Admin(_) => LONGEST_ADMIN_REPLY,
+            _ => manager.params.values().cli_limit as usize,
+        };
         if frame::truncate(&mut reply.text.0, limit) && reply.status == status::OK {
             reply.status = status::TRUNCATED;
         }

@@ -32,7 +32,6 @@ fn check(event: &Event) {
             assert_is_harmless(&seen.origin);
             assert!(seen.wait.is_finite() && seen.wait >= 0.0);
         }
-        Event::Health(name, _) => assert_is_harmless(name),
     }
 }
 
@@ -85,14 +84,11 @@ fn a_request_and_its_fetch_are_parsed() {
         ],
     );
     assert_eq!(events, [request("h/a", "miss", 0.5)]);
-    let health = |text: &[u8]| collector.add(&record(Tag::Backend_health, 0, text));
-    let mut health = health;
+    // Counters have the health of origins.
     assert_eq!(
-        health(b"default Went sick -------- 2 3 8 0.0 0.0 \"\""),
-        Some(Event::Health("default".into(), false))
+        collector.add(&record(Tag::Backend_health, 0, b"default Went sick -------- 2 3 8 0.0 0.0")),
+        None
     );
-    assert_eq!(health(b"default Still healthy 4---X-RH 8 3 8"), Some(Event::Health("default".into(), true)));
-    assert_eq!(health(b"default"), None);
 }
 
 #[test]
@@ -130,7 +126,6 @@ fn nothing_that_a_terminal_interprets_is_kept() {
                         (Tag::End, b""),
                     ],
                 ),
-                collect(&mut collector, 0, &[(Tag::Backend_health, &[text, b" Went sick"].concat())]),
             ];
             events.iter().flatten().for_each(check);
             let mut state = State::new("name", 0.0);

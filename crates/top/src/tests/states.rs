@@ -1,7 +1,7 @@
 //! Snapshots after counters and events.
 
 use super::*;
-use lacquer_live::snapshot::{Health, Status};
+use lacquer_live::snapshot::{Health, Origin, Status};
 
 #[test]
 fn rates_follow_from_counters() {
@@ -46,19 +46,43 @@ fn lists_are_of_the_last_minute() {
 
 #[test]
 fn origins_join_counters_log_and_probes() {
-    let mut state = busy_state("x", &[]);
+    let state = busy_state("x", &[]);
     let snapshot = state.snapshot(5.0, 0.0);
     let of =
         |name: &str| snapshot.origins.iter().find(|origin| origin.name == name).expect("it is known").clone();
     let default = of("boot.default");
     assert_eq!((default.per_second, default.fetches, default.errors), (Some(18.75), 2, 1));
-    assert_eq!((default.health, of("boot.other").health), (Health::Sick, Health::Unknown));
+    let health = |origin: &Origin| origin.sums.health.health();
+    assert_eq!((health(&default), health(&of("boot.other"))), (Health::Sick, Health::Unknown));
     assert!((default.mean().expect("it responded") - 0.2).abs() < 1e-9);
     assert_eq!((of("boot.other").errors, of("boot.other").mean()), (1, None));
-    state.event(5.0, Event::Health("default".into(), true));
-    state.event(5.0, Event::Health("ther".into(), true));
-    let all = state.snapshot(5.0, 0.0).origins;
-    assert_eq!(all.iter().map(|o| o.health).collect::<Vec<_>>(), [Health::Healthy, Health::Unknown]);
+}
+
+#[test]
+fn the_health_of_an_origin_is_that_of_its_own_counters() {
+    let mut state = State::new("x", 0.0);
+    let of_default = |vcl: &str, healthy, set| {
+        [("happy", u64::MAX), ("healthy", healthy), ("set_health", set)]
+            .map(|(field, value)| (format!("VBE.{vcl}.default.{field}"), value))
+    };
+    let mut counters: Vec<(String, u64)> =
+        [of_default("boot", 0, 2), of_default("open", 0, 0), of_default("new", 1, 0)].concat();
+    // A daemon without these counters: the latest probe decides.
+    counters.extend([("VBE.old.bad.happy".to_owned(), 2), ("VBE.old.good.happy".to_owned(), u64::MAX)]);
+    counters.push(("MAIN.uptime".to_owned(), 1));
+    state.counters(1.0, Figures::of(counters.iter().map(|(name, value)| (name.as_str(), *value))));
+    let json = state.snapshot(1.0, 0.0).json();
+    let of = |name: &str| {
+        let all = json["origins"].as_array().expect("a list");
+        let origin = all.iter().find(|origin| origin["name"] == name).expect("it is known");
+        (origin["health"].as_str().unwrap_or("none").to_owned(), origin["set_by_operator"] == true)
+    };
+    assert_eq!(of("boot.default"), ("sick".to_owned(), true));
+    assert_eq!(of("open.default"), ("sick".to_owned(), false), "its circuit breaker is open");
+    assert_eq!(of("new.default"), ("healthy".to_owned(), false));
+    assert_eq!((of("old.bad").0, of("old.good").0), ("sick".to_owned(), "healthy".to_owned()));
+    let text = crate::panel::text(&state.snapshot(1.0, 0.0));
+    assert!(text.contains("sick (set)"), "{text}");
 }
 
 #[test]
@@ -108,7 +132,6 @@ fn millions_of_urls_and_origins_keep_memory_bounded() {
         }
         if number % 10 == 0 {
             state.event(now, fetch(&format!("boot.{number}"), Some(200), 0.1));
-            state.event(now, Event::Health(format!("b{number}"), false));
         }
     }
     let snapshot = state.snapshot(100.0, 0.0);
