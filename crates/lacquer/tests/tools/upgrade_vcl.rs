@@ -132,3 +132,19 @@ fn a_result_that_does_not_load_is_announced() {
         assert!(ran.err.contains(part), "{part}\n{}", ran.err);
     }
 }
+
+#[test]
+fn a_part_of_a_subroutine_is_upgraded_for_it() {
+    let folder = Folder::new("tools-upgrade-part");
+    folder.file("fetch.vcl", "if (req.request == \"POST\") { return (hit_for_pass); }\n");
+    let ran = folder.lacquer("upgrade-vcl fetch.vcl");
+    let new = "if (bereq.method == \"POST\") { return (pass(120s)); }\n";
+    assert_eq!((ran.code, ran.out.as_str()), (Some(0), new), "{ran:?}");
+    assert!(ran.err.contains("a part of vcl_fetch (for another one: --in NAME)"), "{ran:?}");
+    folder.file("recv.vcl", "if (req.request == \"POST\") { pass; }\n");
+    let ran = folder.lacquer("upgrade-vcl --in vcl_miss recv.vcl");
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.err.contains("a part of vcl_miss;"), "{ran:?}");
+    let ran = folder.lacquer("upgrade-vcl --in vcl_unknown recv.vcl");
+    assert_eq!((ran.code, ran.out.as_str()), (Some(2), ""), "{ran:?}");
+}

@@ -39,6 +39,16 @@ impl Context {
         })
     }
 
+    /// Returns the context of a part of a subroutine, by the subroutine's old or new name.
+    pub fn of_part(sub: &str) -> Context {
+        match sub {
+            "vcl_backend_response" => Context::Fetch,
+            "vcl_synth" => Context::Error,
+            "vcl_backend_error" => Context::BackendError,
+            other => Context::of_method(other).unwrap_or(Context::Client),
+        }
+    }
+
     pub fn is_backend(self) -> bool {
         matches!(self, Context::Fetch | Context::BackendError | Context::Backend | Context::BackendFetch)
     }
@@ -89,6 +99,11 @@ impl Contexts {
         });
         let shared = client.intersection(&backend).map(|name| (*name).to_owned()).collect();
         Contexts { found, shared }
+    }
+
+    /// Adds a subroutine of another text.
+    pub fn add(&mut self, sub: &str, context: Context) {
+        self.found.insert(sub.to_owned(), context);
     }
 
     pub fn of_sub(&self, name: &str) -> Context {

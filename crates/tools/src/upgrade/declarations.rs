@@ -38,7 +38,7 @@ impl Rewriter<'_> {
             text.push(b'\n');
         }
         text.extend_from_slice(&body);
-        Ok(Upgraded { text, open, storages: self.out.storages })
+        Ok(Upgraded { text, open, storages: self.out.storages, part_of: None })
     }
 
     /// Rewrites a declaration. Returns the index after it.

@@ -24,6 +24,13 @@ impl Rewriter<'_> {
         self.usage = usage;
     }
 
+    /// Records the uses of variables in a text that is a part of a subroutine.
+    pub fn find_usage_of_part(&mut self, sub: &str, end: usize) {
+        let mut usage = Usage::default();
+        self.add_uses(sub, 0..end, &mut usage);
+        self.usage = usage;
+    }
+
     fn add_uses(&self, sub: &str, body: Range<usize>, usage: &mut Usage) {
         let is_client = !self.context_of(sub).is_backend() || self.contexts.is_shared(sub);
         let is_fetch = self.context_of(sub) == Context::Fetch || self.contexts.is_shared(sub);

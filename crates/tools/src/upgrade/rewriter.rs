@@ -21,6 +21,8 @@ pub struct Upgraded {
     pub open: usize,
     /// Storages that the new text names, which only the daemon's options define.
     pub storages: Vec<String>,
+    /// The subroutine that the text is a part of, if it has no declarations.
+    pub part_of: Option<String>,
 }
 
 /// The position of a token that is at fault, and the reason.

@@ -1,5 +1,7 @@
 //! Old texts and what becomes of them.
 
+mod parts;
+
 use super::{MARK, upgrade};
 use lacquer_vcl::signature::{ModuleSignatures, parse_module};
 use lacquer_vcl::{Catalogue, NoFiles, NumericResolver, Options, Severity, compile};
@@ -29,7 +31,7 @@ impl Catalogue for Modules {
 }
 
 fn upgraded(old: &str) -> String {
-    let new = upgrade("old.vcl", old.as_bytes()).unwrap_or_else(|d| panic!("{old}\n{}", d.pretty()));
+    let new = upgrade("old.vcl", old.as_bytes(), None).unwrap_or_else(|d| panic!("{old}\n{}", d.pretty()));
     String::from_utf8(new.text).unwrap()
 }
 
@@ -315,7 +317,7 @@ fn what_has_no_counterpart_is_left_to_a_human() {
         new.contains("# C{ x = 1;") && new.contains("set req.http.a = \"1\";") && new.ends_with("# end\n"),
         "{new}"
     );
-    let found = upgrade("old.vcl", old.as_bytes()).unwrap();
+    let found = upgrade("old.vcl", old.as_bytes(), None).unwrap();
     assert_eq!(found.open, 5);
 }
 
@@ -417,7 +419,7 @@ fn a_director_that_was_the_default_remains_it() {
         assert!(new.contains(part), "{part}\n{new}");
     }
     let old = format!("director hh hash {{ {members} }}\n");
-    assert_eq!(upgrade("old.vcl", old.as_bytes()).unwrap().open, 1, "the choice is made early");
+    assert_eq!(upgrade("old.vcl", old.as_bytes(), None).unwrap().open, 1, "the choice is made early");
     assert!(loads(&old).contains(MARK));
 }
 
@@ -469,7 +471,7 @@ fn names_that_no_longer_exist_are_marked() {
     assert_eq!(upgraded(&old).matches(MARK).count(), 1);
     let old =
         format!("vcl 4.0;\n{BACKEND}sub vcl_backend_response {{ set beresp.storage_hint = \"disk\"; }}\n");
-    let new = upgrade("old.vcl", old.as_bytes()).unwrap();
+    let new = upgrade("old.vcl", old.as_bytes(), None).unwrap();
     assert_eq!((new.open, new.storages), (1, vec!["disk".to_owned()]));
     assert!(upgraded(&old).contains("    set beresp.storage = storage.disk;"));
 }
@@ -527,9 +529,11 @@ fn a_text_without_structure_is_refused() {
         "\u{e9}",
     ];
     for text in refused {
-        assert!(upgrade("old.vcl", text.as_bytes()).is_err(), "{text}");
+        assert!(upgrade("old.vcl", text.as_bytes(), None).is_err(), "{text}");
     }
-    assert!(upgrade("old.vcl", "{".repeat(100_000).as_bytes()).is_err());
-    assert!(upgrade("old.vcl", format!("sub x {{ set a = {}; }}", "(".repeat(9999)).as_bytes()).is_err());
+    assert!(upgrade("old.vcl", "{".repeat(100_000).as_bytes(), None).is_err());
+    assert!(
+        upgrade("old.vcl", format!("sub x {{ set a = {}; }}", "(".repeat(9999)).as_bytes(), None).is_err()
+    );
     assert_eq!(upgraded(""), "vcl 4.1;\n");
 }
