@@ -64,6 +64,8 @@ pub struct Contexts {
     found: BTreeMap<String, Context>,
     /// Subroutines that both sides call.
     shared: BTreeSet<String>,
+    /// Subroutines of the text.
+    declared: BTreeSet<String>,
 }
 
 impl Contexts {
@@ -98,7 +100,8 @@ impl Contexts {
             reachable(&calls, of_side.map(|(name, _)| *name).collect())
         });
         let shared = client.intersection(&backend).map(|name| (*name).to_owned()).collect();
-        Contexts { found, shared }
+        let declared = calls.keys().map(|name| (*name).to_owned()).collect();
+        Contexts { found, shared, declared }
     }
 
     /// Adds a subroutine of another text.
@@ -108,6 +111,11 @@ impl Contexts {
 
     pub fn of_sub(&self, name: &str) -> Context {
         self.found.get(name).copied().unwrap_or(Context::Client)
+    }
+
+    /// Returns whether the text declares a subroutine.
+    pub fn is_declared(&self, name: &str) -> bool {
+        self.declared.contains(name)
     }
 
     /// Returns whether both sides call a subroutine, so that it needs two versions.

@@ -96,6 +96,9 @@ impl Rewriter<'_> {
         self.body(open, close, context, &moved)?;
         self.copy(close);
         self.backend_fetch(&moved, context)?;
+        if name == "vcl_fetch" {
+            self.old_end_of_fetch();
+        }
         if name == "vcl_error" {
             self.write("\n\n# Failed fetches, which had been errors of vcl_error.\nsub vcl_backend_error {");
             self.body(open, close, Context::BackendError, &[])?;

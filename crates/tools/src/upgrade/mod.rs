@@ -9,6 +9,7 @@ mod declarations;
 mod director;
 mod directors;
 mod expressions;
+mod fetch_end;
 mod part;
 mod reading;
 mod request;

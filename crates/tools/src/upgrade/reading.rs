@@ -43,7 +43,13 @@ impl Rewriter<'_> {
                 continue;
             }
             let (name, end) = self.whole_name(at);
-            if is_target && is_fetch && matches!(name.as_str(), "beresp.ttl" | "obj.ttl") {
+            let may_set_lifetime = match name.as_str() {
+                "beresp.ttl" | "obj.ttl" => is_target,
+                "include" => true,
+                "call" => !self.contexts.is_declared(self.word(end)),
+                _ => false,
+            };
+            if is_fetch && may_set_lifetime {
                 usage.add_lifetime(at);
             }
             if name == "call" {

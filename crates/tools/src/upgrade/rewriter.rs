@@ -67,6 +67,8 @@ pub struct Output {
     pub has_called: bool,
     /// Whether each open block has set `beresp.ttl` to a lifetime.
     pub lifetimes: Vec<bool>,
+    /// Whether a `vcl_fetch` was written.
+    pub has_fetch: bool,
 }
 
 impl<'t> Rewriter<'t> {

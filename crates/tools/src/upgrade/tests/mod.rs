@@ -1,5 +1,6 @@
 //! Old texts and what becomes of them.
 
+mod fetch_end;
 mod parts;
 
 use super::{MARK, upgrade};
