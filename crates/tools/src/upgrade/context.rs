@@ -66,6 +66,8 @@ pub struct Contexts {
     shared: BTreeSet<String>,
     /// Subroutines of the text.
     declared: BTreeSet<String>,
+    /// The second versions of the subroutines that `vcl_error` calls, for its copy.
+    error_copies: BTreeMap<String, String>,
 }
 
 impl Contexts {
@@ -101,7 +103,12 @@ impl Contexts {
         });
         let shared = client.intersection(&backend).map(|name| (*name).to_owned()).collect();
         let declared = calls.keys().map(|name| (*name).to_owned()).collect();
-        Contexts { found, shared, declared }
+        let mut copied = reachable(&calls, vec!["vcl_error"]);
+        copied.retain(|name| !name.starts_with("vcl_") && calls.contains_key(name));
+        // Names of declarations of all kinds must differ.
+        let used: BTreeSet<&str> = (0..tokens.len()).filter(|_| !copied.is_empty()).map(word).collect();
+        let error_copies = copied.into_iter().map(|name| (name.to_owned(), copy_name(name, &used))).collect();
+        Contexts { found, shared, declared, error_copies }
     }
 
     /// Adds a subroutine of another text.
@@ -118,10 +125,25 @@ impl Contexts {
         self.declared.contains(name)
     }
 
+    /// Returns the name of the second version of a subroutine, which the copy of `vcl_error` calls.
+    pub fn error_copy(&self, name: &str) -> Option<&str> {
+        self.error_copies.get(name).map(String::as_str)
+    }
+
     /// Returns whether both sides call a subroutine, so that it needs two versions.
     pub fn is_shared(&self, name: &str) -> bool {
         self.shared.contains(name)
     }
+}
+
+/// Returns a name for the second version of a subroutine, which the text does not use. Different subroutines get different
+/// names.
+fn copy_name(name: &str, used: &BTreeSet<&str>) -> String {
+    let mut copy = format!("{name}_backend");
+    while used.contains(copy.as_str()) {
+        copy.push_str("_error");
+    }
+    copy
 }
 
 /// Returns some subroutines and all that they call.

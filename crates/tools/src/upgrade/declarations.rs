@@ -99,8 +99,12 @@ impl Rewriter<'_> {
         if name == "vcl_fetch" {
             self.old_end_of_fetch();
         }
-        if name == "vcl_error" {
-            self.write("\n\n# Failed fetches, which had been errors of vcl_error.\nsub vcl_backend_error {");
+        let copy = match name {
+            "vcl_error" => Some("vcl_backend_error".to_owned()),
+            name => self.contexts.error_copy(name).map(str::to_owned),
+        };
+        if let Some(copy) = copy {
+            self.write(&format!("\n\n# Failed fetches, which had been errors of vcl_error.\nsub {copy} {{"));
             self.body(open, close, Context::BackendError, &[])?;
             self.copy(close);
         }

@@ -2,6 +2,7 @@
 
 mod fetch_end;
 mod parts;
+mod shared;
 
 use super::{MARK, upgrade};
 use lacquer_vcl::signature::{ModuleSignatures, parse_module};
