@@ -46,7 +46,7 @@ impl Rewriter<'_> {
         let Some(director) = director.filter(|director| director.module_type().is_some()) else {
             return (String::new(), false);
         };
-        let choice = director.choice();
+        let choice = director.choice(false);
         let is_marked = !director.selectors().is_empty();
         let mark = if is_marked { format!("    {MARK} {EARLY_CHOICE}\n") } else { String::new() };
         let text = format!(

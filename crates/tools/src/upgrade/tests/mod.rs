@@ -426,6 +426,20 @@ fn a_director_that_was_the_default_remains_it() {
 }
 
 #[test]
+fn directors_choose_by_the_request_of_the_fetch_in_a_fetch() {
+    let new = loads(&format!(
+        "{BACKEND}director h hash {{ {{ .backend = default; }} }}\nsub vcl_recv {{ set req.backend = h; }}\n\
+         sub vcl_fetch {{ set req.backend = h; restart; }}\n"
+    ));
+    for part in [
+        "sub vcl_recv { set req.backend_hint = h.backend(req.http.host + req.url); }",
+        "sub vcl_backend_response { set bereq.backend = h.backend(bereq.http.host + bereq.url); return (retry); }",
+    ] {
+        assert!(new.contains(part), "{part}\n{new}");
+    }
+}
+
+#[test]
 fn a_choice_before_changes_of_its_values_is_marked() {
     let member = "{ { .backend = default; } }";
     let declared = format!(
@@ -453,6 +467,9 @@ fn names_that_no_longer_exist_are_marked() {
     for (sub, old) in [
         ("vcl_fetch", "if (req.esi_level == 0) { esi; }"),
         ("vcl_fetch", "if (beresp.backend.port == 80) { esi; }"),
+        ("vcl_fetch", "if (req.can_gzip) { esi; }"),
+        ("vcl_fetch", "set req.grace = 30s;"),
+        ("vcl_fetch", "set req.hash_always_miss = true;"),
         ("vcl_fetch", "set beresp.http.a = bereq.backend.name;"),
         ("vcl_recv", "set req.http.a = req.backend.name;"),
         ("vcl_fetch", "set beresp.storage_hint = beresp.http.a;"),
@@ -462,6 +479,8 @@ fn names_that_no_longer_exist_are_marked() {
         let new = upgraded(&format!("{BACKEND}sub {sub} {{\n    {old}\n}}\n"));
         assert_eq!(new.matches(MARK).count(), 1, "{old}\n{new}");
     }
+    let new = loads(&format!("{BACKEND}sub vcl_fetch {{\n    set req.grace = 30s;\n}}\n"));
+    assert!(new.contains("    # set req.grace = 30s;\n}"), "{new}");
     // A mark before the first value of a sum moves the text of the sum.
     let new = upgraded(&format!(
         "{BACKEND}sub vcl_fetch {{\n    set beresp.http.a = beresp.backend.ip \"b\";\n}}\n"
