@@ -1,5 +1,6 @@
 //! Old texts and what becomes of them.
 
+mod directors;
 mod fetch_end;
 mod parts;
 mod shared;
