@@ -148,3 +148,21 @@ fn a_part_of_a_subroutine_is_upgraded_for_it() {
     let ran = folder.lacquer("upgrade-vcl --in vcl_unknown recv.vcl");
     assert_eq!((ran.code, ran.out.as_str()), (Some(2), ""), "{ran:?}");
 }
+
+#[test]
+fn included_files_are_found_beside_the_old_one() {
+    let folder = Folder::new("tools-upgrade-includes");
+    let old =
+        "include \"parts.vcl\";\nbackend b { .host = \"127.0.0.1\"; }\nsub vcl_recv { call part; lookup; }\n";
+    folder.file("site/old.vcl", old);
+    folder.file("site/parts.vcl", "sub part { set req.http.a = \"1\"; }\n");
+    let ran = folder.lacquer("upgrade-vcl site/old.vcl");
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    folder.file("site/new.vcl", &ran.out);
+    let ran = folder.lacquer("upgrade-vcl -p vcl_path=other site/old.vcl");
+    assert_eq!(ran.code, Some(3), "{ran:?}");
+    folder.file("other/parts.vcl", "sub part { set req.nothing = \"1\"; }\n");
+    let ran = folder.lacquer("upgrade-vcl -p vcl_path=other site/old.vcl");
+    assert_eq!(ran.code, Some(3), "{ran:?}");
+    assert!(ran.err.contains("--> other/parts.vcl:1"), "{}", ran.err);
+}

@@ -392,11 +392,18 @@ const COMMANDS: &[Command] = &[
                 counterpart, a comment that begins with `# UPGRADE:` says what you must decide. The exit code is 3\n\
                 when the result does not load yet, for the errors that are printed. A file of statements is a part\n\
                 of a subroutine, which includes it. Such a file is not compiled alone.",
-        options: &[Opt::one(
-            "in",
-            "NAME",
-            "the subroutine that includes the file, such as vcl_fetch; default: found by the statements",
-        )],
+        options: &[
+            Opt::one(
+                "in",
+                "NAME",
+                "the subroutine that includes the file, such as vcl_fetch; default: found by the statements",
+            ),
+            Opt::many(
+                "p",
+                "vcl_path=DIR",
+                "where relative includes are searched; default: beside the file, then as by the daemon",
+            ),
+        ],
         examples: &[
             ("lacquer upgrade-vcl old.vcl > new.vcl", "rewrite a file, and see whether it loads"),
             ("lacquer upgrade-vcl --in vcl_recv old.vcl > new.vcl", "rewrite a part of vcl_recv"),

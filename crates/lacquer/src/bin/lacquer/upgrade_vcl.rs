@@ -46,7 +46,7 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
         );
         return Ok(ExitCode::SUCCESS);
     }
-    let mut errors = check::errors_of(name, &upgraded.text, &upgraded.storages)?;
+    let mut errors = check::errors_of(name, &upgraded.text, &upgraded.storages, values)?;
     if errors.is_empty() {
         eprintln!("lacquer: the result loads; try it before you use it");
         return Ok(ExitCode::SUCCESS);
