@@ -5,7 +5,9 @@ use lacquer_tools::upgrade;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    if let Err(error) = upgrade("fuzz", bytes) {
-        assert!(!error.pretty().is_empty());
+    for sub in [None, Some("vcl_fetch"), Some("vcl_backend_error")] {
+        if let Err(error) = upgrade("fuzz", bytes, sub) {
+            assert!(!error.pretty().is_empty());
+        }
     }
 });

@@ -16,4 +16,4 @@ mod upgrade;
 pub use diagnose::diagnose;
 pub use format::format;
 pub use offline::Offline;
-pub use upgrade::{MARK, Upgraded, upgrade};
+pub use upgrade::{MARK, SUBROUTINES, Upgraded, upgrade};

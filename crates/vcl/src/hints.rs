@@ -188,11 +188,18 @@ pub(crate) fn for_lexical_error(text: &[u8], at: usize) -> Option<String> {
     (word == "table").then(|| for_unknown_declaration("table").map(str::to_owned)).flatten()
 }
 
+/// The hint for a text of an older version.
+pub(crate) const OLD_VERSION: &str = "lacquer upgrade-vcl FILE > new.vcl rewrites VCL of versions 2 and 3";
+
 /// Returns the hint for a subroutine with an unknown reserved name.
 pub(crate) fn for_unknown_method(name: &str) -> Option<String> {
     Some(match name {
-        "vcl_fetch" => "vcl_fetch became vcl_backend_response; req.* is bereq.* there".to_owned(),
-        "vcl_error" => "vcl_error became vcl_synth and, for failed fetches, vcl_backend_error".to_owned(),
+        "vcl_fetch" => {
+            format!("vcl_fetch became vcl_backend_response; req.* is bereq.* there; {OLD_VERSION}")
+        }
+        "vcl_error" => {
+            format!("vcl_error became vcl_synth and, for failed fetches, vcl_backend_error; {OLD_VERSION}")
+        }
         "vcl_log" => "log from vcl_deliver, with std.log()".to_owned(),
         "vcl_timeout" | "vcl_prefetch" | "vcl_discard" => format!("{name} no longer exists"),
         name => {

@@ -176,9 +176,25 @@ impl Compiler<'_> {
         if !self.is_word(self.t, "vcl") {
             let message = "VCL version declaration missing\n\
                 Update your VCL to Version 4 syntax, and add\n\tvcl 4.1;\non the first line of the VCL files.\n";
+            if (0..self.input.tokens.len()).any(|token| self.is_of_old_version(token)) {
+                self.hint(crate::hints::OLD_VERSION);
+            }
             return self.fail(message, self.t);
         }
         self.version()
+    }
+
+    /// Returns whether a token and those beside it exist only in VCL of Varnish 2 and 3.
+    fn is_of_old_version(&self, token: TokenId) -> bool {
+        let next = token + 1;
+        match self.text(token) {
+            "sub" => self.is_word(next, "vcl_fetch") || self.is_word(next, "vcl_error"),
+            "req" => self.kind(next) == Tok::Dot && self.is_word(token + 2, "request"),
+            "remove" => self.kind(next) == Tok::Id,
+            "error" => self.kind(next) == Tok::Cnum,
+            "director" => self.kind(next) == Tok::Id && self.kind(token + 2) == Tok::Id,
+            _ => false,
+        }
     }
 
     fn declaration(&mut self) -> Res<()> {

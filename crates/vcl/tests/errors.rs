@@ -191,6 +191,28 @@ fn the_version_comes_first() {
 }
 
 #[test]
+fn a_text_of_an_older_version_can_be_upgraded() {
+    let hint = |text: &str| {
+        let errors = compile_text(text).unwrap_err();
+        errors.into_iter().find_map(|error| error.hint).unwrap_or_default()
+    };
+    for old in [
+        "backend be none; sub vcl_fetch { }",
+        "backend be none; sub vcl_error { }",
+        "sub vcl_recv { if (req.request == \"GET\") { } }",
+        "sub vcl_recv { remove req.http.a; }",
+        "sub vcl_recv { error 404; }",
+        "director d random { }",
+        "vcl 4.0; backend be none; sub vcl_fetch { }",
+        "vcl 4.0; backend be none; sub vcl_error { }",
+    ] {
+        assert!(hint(old).contains("lacquer upgrade-vcl FILE > new.vcl"), "{old}: {}", hint(old));
+    }
+    let new = "backend be none; sub vcl_recv { set req.http.request = \"remove error\"; }";
+    assert_eq!(hint(new), "the first line of a VCL file is 'vcl 4.1;'");
+}
+
+#[test]
 fn the_text_of_vcl_load_is_that_of_varnish() {
     let errors =
         compile_text("vcl 4.1;\nbackend be none;\nsub vcl_recv { set req.http.a = 1 + ; }\n").unwrap_err();

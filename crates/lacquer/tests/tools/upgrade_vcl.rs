@@ -132,3 +132,37 @@ fn a_result_that_does_not_load_is_announced() {
         assert!(ran.err.contains(part), "{part}\n{}", ran.err);
     }
 }
+
+#[test]
+fn a_part_of_a_subroutine_is_upgraded_for_it() {
+    let folder = Folder::new("tools-upgrade-part");
+    folder.file("fetch.vcl", "if (req.request == \"POST\") { return (hit_for_pass); }\n");
+    let ran = folder.lacquer("upgrade-vcl fetch.vcl");
+    let new = "if (bereq.method == \"POST\") { return (pass(120s)); }\n";
+    assert_eq!((ran.code, ran.out.as_str()), (Some(0), new), "{ran:?}");
+    assert!(ran.err.contains("a part of vcl_fetch (for another one: --in NAME)"), "{ran:?}");
+    folder.file("recv.vcl", "if (req.request == \"POST\") { pass; }\n");
+    let ran = folder.lacquer("upgrade-vcl --in vcl_miss recv.vcl");
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.err.contains("a part of vcl_miss;"), "{ran:?}");
+    let ran = folder.lacquer("upgrade-vcl --in vcl_unknown recv.vcl");
+    assert_eq!((ran.code, ran.out.as_str()), (Some(2), ""), "{ran:?}");
+}
+
+#[test]
+fn included_files_are_found_beside_the_old_one() {
+    let folder = Folder::new("tools-upgrade-includes");
+    let old =
+        "include \"parts.vcl\";\nbackend b { .host = \"127.0.0.1\"; }\nsub vcl_recv { call part; lookup; }\n";
+    folder.file("site/old.vcl", old);
+    folder.file("site/parts.vcl", "sub part { set req.http.a = \"1\"; }\n");
+    let ran = folder.lacquer("upgrade-vcl site/old.vcl");
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    folder.file("site/new.vcl", &ran.out);
+    let ran = folder.lacquer("upgrade-vcl -p vcl_path=other site/old.vcl");
+    assert_eq!(ran.code, Some(3), "{ran:?}");
+    folder.file("other/parts.vcl", "sub part { set req.nothing = \"1\"; }\n");
+    let ran = folder.lacquer("upgrade-vcl -p vcl_path=other site/old.vcl");
+    assert_eq!(ran.code, Some(3), "{ran:?}");
+    assert!(ran.err.contains("--> other/parts.vcl:1"), "{}", ran.err);
+}

@@ -5,7 +5,7 @@ use super::rewriter::{Rewriter, Statement};
 use lacquer_vcl::tokens::Tok;
 
 /// Actions that were statements of their own in VCL 2.
-const BARE: [&str; 11] = [
+pub const BARE: [&str; 11] = [
     "pass",
     "pipe",
     "lookup",

@@ -39,6 +39,16 @@ impl Context {
         })
     }
 
+    /// Returns the context of a part of a subroutine, by the subroutine's old or new name.
+    pub fn of_part(sub: &str) -> Context {
+        match sub {
+            "vcl_backend_response" => Context::Fetch,
+            "vcl_synth" => Context::Error,
+            "vcl_backend_error" => Context::BackendError,
+            other => Context::of_method(other).unwrap_or(Context::Client),
+        }
+    }
+
     pub fn is_backend(self) -> bool {
         matches!(self, Context::Fetch | Context::BackendError | Context::Backend | Context::BackendFetch)
     }
@@ -54,6 +64,10 @@ pub struct Contexts {
     found: BTreeMap<String, Context>,
     /// Subroutines that both sides call.
     shared: BTreeSet<String>,
+    /// Subroutines of the text.
+    declared: BTreeSet<String>,
+    /// The second versions of the subroutines that `vcl_error` calls, for its copy.
+    error_copies: BTreeMap<String, String>,
 }
 
 impl Contexts {
@@ -88,17 +102,48 @@ impl Contexts {
             reachable(&calls, of_side.map(|(name, _)| *name).collect())
         });
         let shared = client.intersection(&backend).map(|name| (*name).to_owned()).collect();
-        Contexts { found, shared }
+        let declared = calls.keys().map(|name| (*name).to_owned()).collect();
+        let mut copied = reachable(&calls, vec!["vcl_error"]);
+        copied.retain(|name| !name.starts_with("vcl_") && calls.contains_key(name));
+        // Names of declarations of all kinds must differ.
+        let used: BTreeSet<&str> = (0..tokens.len()).filter(|_| !copied.is_empty()).map(word).collect();
+        let error_copies = copied.into_iter().map(|name| (name.to_owned(), copy_name(name, &used))).collect();
+        Contexts { found, shared, declared, error_copies }
+    }
+
+    /// Adds a subroutine of another text.
+    pub fn add(&mut self, sub: &str, context: Context) {
+        self.found.insert(sub.to_owned(), context);
     }
 
     pub fn of_sub(&self, name: &str) -> Context {
         self.found.get(name).copied().unwrap_or(Context::Client)
     }
 
+    /// Returns whether the text declares a subroutine.
+    pub fn is_declared(&self, name: &str) -> bool {
+        self.declared.contains(name)
+    }
+
+    /// Returns the name of the second version of a subroutine, which the copy of `vcl_error` calls.
+    pub fn error_copy(&self, name: &str) -> Option<&str> {
+        self.error_copies.get(name).map(String::as_str)
+    }
+
     /// Returns whether both sides call a subroutine, so that it needs two versions.
     pub fn is_shared(&self, name: &str) -> bool {
         self.shared.contains(name)
     }
+}
+
+/// Returns a name for the second version of a subroutine, which the text does not use. Different subroutines get different
+/// names.
+fn copy_name(name: &str, used: &BTreeSet<&str>) -> String {
+    let mut copy = format!("{name}_backend");
+    while used.contains(copy.as_str()) {
+        copy.push_str("_error");
+    }
+    copy
 }
 
 /// Returns some subroutines and all that they call.

@@ -38,7 +38,7 @@ impl Rewriter<'_> {
             text.push(b'\n');
         }
         text.extend_from_slice(&body);
-        Ok(Upgraded { text, open, storages: self.out.storages })
+        Ok(Upgraded { text, open, storages: self.out.storages, part_of: None })
     }
 
     /// Rewrites a declaration. Returns the index after it.
@@ -96,8 +96,15 @@ impl Rewriter<'_> {
         self.body(open, close, context, &moved)?;
         self.copy(close);
         self.backend_fetch(&moved, context)?;
-        if name == "vcl_error" {
-            self.write("\n\n# Failed fetches, which had been errors of vcl_error.\nsub vcl_backend_error {");
+        if name == "vcl_fetch" {
+            self.old_end_of_fetch();
+        }
+        let copy = match name {
+            "vcl_error" => Some("vcl_backend_error".to_owned()),
+            name => self.contexts.error_copy(name).map(str::to_owned),
+        };
+        if let Some(copy) = copy {
+            self.write(&format!("\n\n# Failed fetches, which had been errors of vcl_error.\nsub {copy} {{"));
             self.body(open, close, Context::BackendError, &[])?;
             self.copy(close);
         }

@@ -27,12 +27,13 @@ impl Director {
         }
     }
 
-    /// Returns the expression that selects a backend.
-    pub fn choice(&self) -> String {
+    /// Returns the expression that selects a backend, on the client's or the backend's side.
+    pub fn choice(&self, is_backend: bool) -> String {
         let name = &self.object;
+        let req = if is_backend { "bereq" } else { "req" };
         match self.kind.as_str() {
             "client" => format!("{name}.backend(client.identity)"),
-            "hash" => format!("{name}.backend(req.http.host + req.url)"),
+            "hash" => format!("{name}.backend({req}.http.host + {req}.url)"),
             _ => format!("{name}.backend()"),
         }
     }

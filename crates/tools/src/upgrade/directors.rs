@@ -46,7 +46,7 @@ impl Rewriter<'_> {
         let Some(director) = director.filter(|director| director.module_type().is_some()) else {
             return (String::new(), false);
         };
-        let choice = director.choice();
+        let choice = director.choice(false);
         let is_marked = !director.selectors().is_empty();
         let mark = if is_marked { format!("    {MARK} {EARLY_CHOICE}\n") } else { String::new() };
         let text = format!(
@@ -57,7 +57,8 @@ impl Rewriter<'_> {
         (text, is_marked)
     }
 
-    /// Reads `director name type { { .backend = b; .weight = 1; } ... }`. Writes the backends that are declared in it.
+    /// Reads `director name type { { .backend = b; .weight = 1; } ... }`. Writes its comments and the backends that are
+    /// declared in it.
     pub fn director(&mut self, at: usize) -> Res<usize> {
         let (name, kind) = (self.word(at + 1).to_owned(), self.word(at + 2).to_owned());
         let open = at + 3;
@@ -77,20 +78,58 @@ impl Rewriter<'_> {
         } else if director.kind == "dns" {
             self.mark("list the servers: there is no dns director");
         }
+        self.lines_of_comments(at + 1, open + 1);
         let mut member = open + 1;
         while member < close {
             if self.kind(member) == Tok::LBrace {
                 let end = self.ends.get(&member).copied().unwrap_or(member);
                 let number = director.members.len() + 1;
+                self.lines_of_comments(member, member + 1);
                 let found = self.member(member + 1, end, &format!("{name}_{number}"));
+                self.lines_of_comments(end, end + 1);
                 director.members.push(found);
                 member = end + 1;
+            } else if self.kind(member) == Tok::Semi {
+                self.lines_of_comments(member, member + 1);
+                member += 1;
             } else {
-                member = self.end_of_statement(member).max(member + 1);
+                member = self.lost_field(member, close);
             }
         }
+        self.lines_of_comments(close, close + 1);
         self.directors.insert(name, director);
+        // A comment must not contain the declaration that follows on the same line.
+        let next = self.gap(close + 1);
+        if !next[..next.len() - next.trim_ascii_start().len()].contains(&b'\n') {
+            self.write("\n");
+        }
         Ok(close + 1)
+    }
+
+    /// Writes the comments before tokens that are not copied, each on lines of its own.
+    fn lines_of_comments(&mut self, from: usize, to: usize) {
+        for at in from..to {
+            let comments = self.gap(at).trim_ascii();
+            if !comments.is_empty() {
+                self.write("\n");
+                self.out.text.extend_from_slice(comments);
+            }
+        }
+    }
+
+    /// Marks a field of a director that has no counterpart. Returns the index after it.
+    fn lost_field(&mut self, at: usize, limit: usize) -> usize {
+        let end = self.end_of_declaration(at).min(limit);
+        let mut shown = String::new();
+        for word in (at..end).flat_map(|token| self.word(token).split_whitespace()) {
+            if !shown.is_empty() && !shown.ends_with('.') && word != ";" {
+                shown.push(' ');
+            }
+            shown.push_str(word);
+        }
+        self.mark(&format!("there is no replacement for this: {shown}"));
+        self.lines_of_comments(at, end);
+        end
     }
 
     /// Reads a member of a director: the name of its backend, and its weight.
@@ -102,12 +141,13 @@ impl Rewriter<'_> {
             let value = at + 3;
             match (field, self.kind(value)) {
                 ("backend", Tok::LBrace) => {
-                    let end = self.ends.get(&value).copied().unwrap_or(value);
                     own_name.clone_into(&mut backend);
-                    self.write(&format!("\nbackend {own_name} "));
-                    self.write("{");
-                    (value + 1..=end).for_each(|token| self.copy(token));
-                    at = end + 1;
+                    self.lines_of_comments(at, value);
+                    self.write(&format!("\nbackend {own_name}"));
+                    let statement = self.out.statement;
+                    at = self.fields(value);
+                    // Marks of the director remain before it.
+                    self.out.statement = statement;
                     continue;
                 }
                 ("backend", _) => self.word(value).clone_into(&mut backend),
@@ -115,9 +155,15 @@ impl Rewriter<'_> {
                     let number = self.word(value);
                     weight = if number.contains('.') { number.to_owned() } else { format!("{number}.0") };
                 }
-                _ => {}
+                _ if self.kind(at) == Tok::Semi => {}
+                _ => {
+                    at = self.lost_field(at, to);
+                    continue;
+                }
             }
-            at = self.end_of_statement(at).max(at + 1);
+            let end = self.end_of_statement(at).max(at + 1);
+            self.lines_of_comments(at, end);
+            at = end;
         }
         (backend, weight)
     }

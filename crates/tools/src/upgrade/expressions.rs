@@ -1,7 +1,6 @@
 //! Expressions: new names, and `+` between strings that stood beside each other.
 
 use super::context::Context;
-use super::director::Director;
 use super::rewriter::Rewriter;
 use super::variables::{self, New};
 use lacquer_vcl::tokens::Tok;
@@ -114,7 +113,7 @@ impl Rewriter<'_> {
             }
             return close + 1;
         }
-        if let Some(choice) = self.directors.get(&name).map(Director::choice) {
+        if let Some(choice) = self.directors.get(&name).map(|found| found.choice(context.is_backend())) {
             self.replace(at, choice.as_bytes());
             return end;
         }

@@ -9,6 +9,8 @@ mod declarations;
 mod director;
 mod directors;
 mod expressions;
+mod fetch_end;
+mod part;
 mod reading;
 mod request;
 mod rewriter;
@@ -18,6 +20,7 @@ mod tests;
 mod usage;
 mod variables;
 
+pub use part::SUBROUTINES;
 pub use rewriter::{MARK, Upgraded};
 
 use std::collections::BTreeMap;
@@ -30,11 +33,17 @@ use rewriter::{Fault, Res, Rewriter};
 const MAX_DEPTH: usize = 200;
 
 /// Rewrites a text. Fails if it has no structure: if a brace or parenthesis is not closed, or a token is unknown.
-pub fn upgrade(name: &str, text: &[u8]) -> Result<Upgraded, Box<Diagnostic>> {
+///
+/// A text of statements is a part of a subroutine, which an `include` there reads. `sub` names that subroutine; without
+/// it, the statements tell.
+pub fn upgrade(name: &str, text: &[u8], sub: Option<&str>) -> Result<Upgraded, Box<Diagnostic>> {
     let list = tokens(name, text)?;
     let fail = |fault: Fault| error_at(name, text, list[fault.token].span, &fault.message);
     let ends = matching_ends(&list).map_err(fail)?;
     let mut rewriter = Rewriter::new(text, &list, &ends);
+    if let Some(sub) = sub.or_else(|| rewriter.sub_of_part()) {
+        return rewriter.run_part(sub).map_err(fail);
+    }
     rewriter.find_directors();
     rewriter.find_usage();
     rewriter.run().map_err(fail)

@@ -24,6 +24,13 @@ impl Rewriter<'_> {
         self.usage = usage;
     }
 
+    /// Records the uses of variables in a text that is a part of a subroutine.
+    pub fn find_usage_of_part(&mut self, sub: &str, end: usize) {
+        let mut usage = Usage::default();
+        self.add_uses(sub, 0..end, &mut usage);
+        self.usage = usage;
+    }
+
     fn add_uses(&self, sub: &str, body: Range<usize>, usage: &mut Usage) {
         let is_client = !self.context_of(sub).is_backend() || self.contexts.is_shared(sub);
         let is_fetch = self.context_of(sub) == Context::Fetch || self.contexts.is_shared(sub);
@@ -36,7 +43,13 @@ impl Rewriter<'_> {
                 continue;
             }
             let (name, end) = self.whole_name(at);
-            if is_target && is_fetch && matches!(name.as_str(), "beresp.ttl" | "obj.ttl") {
+            let may_set_lifetime = match name.as_str() {
+                "beresp.ttl" | "obj.ttl" => is_target,
+                "include" => true,
+                "call" => !self.contexts.is_declared(self.word(end)),
+                _ => false,
+            };
+            if is_fetch && may_set_lifetime {
                 usage.add_lifetime(at);
             }
             if name == "call" {

@@ -74,7 +74,7 @@ impl Rewriter<'_> {
     }
 
     /// Returns the index after a statement. Conditions that follow each other by `else` are one.
-    fn end_of_chain(&self, from: usize) -> usize {
+    pub fn end_of_chain(&self, from: usize) -> usize {
         if self.word(from) != "if" {
             return self.end_of_statement(from);
         }

@@ -21,6 +21,8 @@ pub struct Upgraded {
     pub open: usize,
     /// Storages that the new text names, which only the daemon's options define.
     pub storages: Vec<String>,
+    /// The subroutine that the text is a part of, if it has no declarations.
+    pub part_of: Option<String>,
 }
 
 /// The position of a token that is at fault, and the reason.
@@ -65,6 +67,8 @@ pub struct Output {
     pub has_called: bool,
     /// Whether each open block has set `beresp.ttl` to a lifetime.
     pub lifetimes: Vec<bool>,
+    /// Whether a `vcl_fetch` was written.
+    pub has_fetch: bool,
 }
 
 impl<'t> Rewriter<'t> {
@@ -81,9 +85,12 @@ impl<'t> Rewriter<'t> {
             usage: Usage::default(),
             out: Output::default(),
         };
-        // A name of the text may hide that of the module.
+        // A name of this text or of one that it includes may hide that of the module.
         let declares = |at: usize| matches!(rewriter.word(at), "acl" | "backend" | "probe" | "sub");
-        if (1..tokens.len()).any(|at| rewriter.word(at) == "purge" && declares(at - 1)) {
+        let names = |at: usize| declares(at) || matches!(rewriter.kind(at), Tok::Tilde | Tok::NoMatch);
+        let may_be_hidden =
+            |at: usize| rewriter.word(at) == "include" || rewriter.word(at) == "purge" && names(at - 1);
+        if rewriter.word(0) == "include" || (1..tokens.len()).any(may_be_hidden) {
             rewriter.purge_module = "purge_module";
         }
         rewriter

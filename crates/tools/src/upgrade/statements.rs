@@ -43,6 +43,7 @@ impl Rewriter<'_> {
             "set" => self.set(&whole),
             "unset" | "remove" => self.unset(&whole),
             "call" => self.call(&whole),
+            "include" => self.include(&whole),
             _ if self.action(&whole) => {}
             _ => {
                 self.rest_of(at, at);
@@ -183,12 +184,29 @@ impl Rewriter<'_> {
         director.is_some_and(|director| self.may_change_after(director.selectors(), value))
     }
 
+    /// Copies an `include`. The copy of `vcl_error` cannot use the file of the original.
+    fn include(&mut self, whole: &Statement) {
+        if whole.context == Context::BackendError {
+            self.mark(
+                "failed fetches need another version of this file: lacquer upgrade-vcl --in vcl_backend_error FILE",
+            );
+        }
+        self.rest_of(whole.at, whole.semicolon);
+    }
+
     fn call(&mut self, whole: &Statement) {
-        let new = match self.word(whole.at + 1) {
+        let old = self.word(whole.at + 1);
+        let is_copy = whole.context == Context::BackendError;
+        let new = match old {
             "vcl_fetch" => "vcl_backend_response",
             "vcl_error" => "vcl_synth",
+            other if is_copy => self.contexts.error_copy(other).unwrap_or(other),
             other => other,
-        };
+        }
+        .to_owned();
+        if is_copy && !self.contexts.is_declared(old) {
+            self.mark("failed fetches need another version of this, with beresp, from its own file");
+        }
         self.out.has_called = true;
         self.write("call");
         self.replace(whole.at + 1, new.as_bytes());

@@ -10,7 +10,8 @@ pub struct Usage {
     last_changes: BTreeMap<String, BTreeMap<String, usize>>,
     /// The last call in each subroutine.
     last_calls: BTreeMap<String, usize>,
-    /// The first token that sets the lifetime of a response in `vcl_fetch` or in a subroutine that it calls.
+    /// The first token that sets the lifetime of a response in `vcl_fetch` or in a subroutine that it calls, or that may do
+    /// so in another file.
     first_lifetime: Option<usize>,
 }
 
@@ -31,6 +32,11 @@ impl Usage {
     /// Adds a token that sets the lifetime of a response.
     pub fn add_lifetime(&mut self, at: usize) {
         self.first_lifetime.get_or_insert(at);
+    }
+
+    /// Returns whether the text may set the lifetime of a response.
+    pub fn has_lifetime(&self) -> bool {
+        self.first_lifetime.is_some()
     }
 
     /// Returns whether a subroutine of the client's side other than `sub` reads a variable.

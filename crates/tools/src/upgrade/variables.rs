@@ -50,6 +50,11 @@ fn gone(name: &str, context: Context) -> Option<&'static str> {
         "req.esi_level" if context.is_backend() => {
             "there is no bereq.esi_level; set a header from req.esi_level in vcl_recv and compare that"
         }
+        "req.can_gzip" | "req.grace" | "req.keep" | "req.hash_always_miss" | "req.hash_ignore_busy"
+            if context.is_backend() =>
+        {
+            "bereq has no such field: set it in vcl_recv; to read it, set a header from it there and read that"
+        }
         "obj.ttl" | "obj.grace" | "obj.keep" if context == Context::Error => {
             "vcl_synth has no lifetime: its responses are not stored; those of vcl_backend_error are"
         }

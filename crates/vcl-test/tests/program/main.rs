@@ -1,6 +1,7 @@
 //! The program as users run it: passing and failing tests, and mistakes in VCL and test files.
 
 mod documents;
+mod upgraded;
 
 use std::fmt::Write as _;
 use std::path::Path;

@@ -87,10 +87,17 @@ pub fn ensure_correct(file: &str) -> Result<(), Failure> {
     Err(Failure::new(format_args!("{file}: {}", verdict(&diagnostics))))
 }
 
-/// Compiles a text that took the place of a file, without looking up names, and returns its errors.
-pub fn errors_of(file: &str, text: &[u8], storages: &[String]) -> Result<Vec<Diagnostic>, Failure> {
-    let mut settings = Settings::new(&Values::default())?;
+/// Compiles a text that took the place of a file, without looking up names, and returns its errors. Without `vcl_path`,
+/// relative includes are searched beside the file first.
+pub fn errors_of(
+    file: &str,
+    text: &[u8],
+    storages: &[String],
+    values: &Values,
+) -> Result<Vec<Diagnostic>, Failure> {
+    let mut settings = Settings::new(values)?;
     settings.is_offline = true;
+    settings.is_beside = true;
     settings.storages.extend_from_slice(storages);
     let mut diagnostics = diagnose(file, text, &settings);
     diagnostics.retain(|d| d.severity == Severity::Error);
@@ -103,6 +110,8 @@ struct Settings {
     labels: Vec<String>,
     vcl_path: Option<String>,
     is_offline: bool,
+    /// Whether relative includes without `vcl_path` are searched beside the file first.
+    is_beside: bool,
 }
 
 impl Settings {
@@ -114,7 +123,7 @@ impl Settings {
             match param.split_once('=') {
                 Some(("vcl_path", path)) => vcl_path = Some(path.to_owned()),
                 _ => {
-                    return Err(Failure::new(format_args!("-p {param}: not used by check"))
+                    return Err(Failure::new(format_args!("-p {param}: not used by this command"))
                         .hint("write -p vcl_path=DIR, or several directories with colons between them"));
                 }
             }
@@ -124,6 +133,7 @@ impl Settings {
             labels: values.many("label").to_vec(),
             vcl_path,
             is_offline: values.has("offline"),
+            is_beside: false,
         })
     }
 }
@@ -139,7 +149,9 @@ fn diagnose(name: &str, text: &[u8], settings: &Settings) -> Vec<Diagnostic> {
     options.max_errors = MAX_ERRORS;
     options.strict_hosts = false;
     (options.storages, options.labels) = (&settings.storages, &settings.labels);
-    if let Some(path) = &settings.vcl_path {
+    let folder = absolute.as_deref().and_then(|file| Path::new(file).parent()).filter(|_| settings.is_beside);
+    let usual = folder.map(|folder| format!("{}:{}", folder.display(), options.vcl_path));
+    if let Some(path) = settings.vcl_path.as_ref().or(usual.as_ref()) {
         options.vcl_path = path;
     }
     let mut diagnostics = lacquer_tools::diagnose(absolute.as_deref().unwrap_or(name), text, &options);

@@ -391,9 +391,24 @@ const COMMANDS: &[Command] = &[
         summary: "rewrite VCL of versions 2, 3 and 4.0 to 4.1",
         about: "Prints a VCL file in today's language. Comments and layout remain. Where the old text has no exact\n\
                 counterpart, a comment that begins with `# UPGRADE:` says what you must decide. The exit code is 3\n\
-                when the result does not load yet, for the errors that are printed.",
-        options: &[],
-        examples: &[("lacquer upgrade-vcl old.vcl > new.vcl", "rewrite a file, and see whether it loads")],
+                when the result does not load yet, for the errors that are printed. A file of statements is a part\n\
+                of a subroutine, which includes it. Such a file is not compiled alone.",
+        options: &[
+            Opt::one(
+                "in",
+                "NAME",
+                "the subroutine that includes the file, such as vcl_fetch; default: found by the statements",
+            ),
+            Opt::many(
+                "p",
+                "vcl_path=DIR",
+                "where relative includes are searched; default: beside the file, then as by the daemon",
+            ),
+        ],
+        examples: &[
+            ("lacquer upgrade-vcl old.vcl > new.vcl", "rewrite a file, and see whether it loads"),
+            ("lacquer upgrade-vcl --in vcl_recv old.vcl > new.vcl", "rewrite a part of vcl_recv"),
+        ],
         run: upgrade_vcl::run,
     },
     Command {

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
 use lacquer_manager::show_bytes;
-use lacquer_tools::{MARK, report, upgrade};
+use lacquer_tools::{MARK, SUBROUTINES, report, upgrade};
 
 use crate::args::Values;
 use crate::check;
@@ -21,8 +21,13 @@ const RESULT: &str = "<result>";
 pub fn run(values: &Values) -> Result<ExitCode, Failure> {
     let file = values.operand().unwrap_or("-");
     let name = if file == "-" { "<stdin>" } else { file };
+    let sub = values.one("in");
+    if let Some(unknown) = sub.filter(|sub| !SUBROUTINES.contains(sub)) {
+        return Err(Failure::new(format_args!("--in {unknown}: there is no such subroutine"))
+            .hint(format_args!("the subroutines are {}", SUBROUTINES.join(", "))));
+    }
     let text = read(file)?;
-    let upgraded = match upgrade(name, &text) {
+    let upgraded = match upgrade(name, &text, sub) {
         Ok(upgraded) => upgraded,
         Err(diagnostic) => {
             eprintln!("{}", report::text(&diagnostic, colors::wanted(io::stderr().is_terminal())));
@@ -34,7 +39,14 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
         let places = if upgraded.open == 1 { "place needs" } else { "places need" };
         eprintln!("lacquer: {} {places} a decision of yours: look for `{MARK}`", upgraded.open);
     }
-    let mut errors = check::errors_of(name, &upgraded.text, &upgraded.storages)?;
+    if let Some(part_of) = &upgraded.part_of {
+        let which = if sub.is_some() { "" } else { " (for another one: --in NAME)" };
+        eprintln!(
+            "lacquer: the text was read as a part of {part_of}{which}; check the file that includes it"
+        );
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut errors = check::errors_of(name, &upgraded.text, &upgraded.storages, values)?;
     if errors.is_empty() {
         eprintln!("lacquer: the result loads; try it before you use it");
         return Ok(ExitCode::SUCCESS);

@@ -1,5 +1,10 @@
 //! Old texts and what becomes of them.
 
+mod directors;
+mod fetch_end;
+mod parts;
+mod shared;
+
 use super::{MARK, upgrade};
 use lacquer_vcl::signature::{ModuleSignatures, parse_module};
 use lacquer_vcl::{Catalogue, NoFiles, NumericResolver, Options, Severity, compile};
@@ -29,7 +34,7 @@ impl Catalogue for Modules {
 }
 
 fn upgraded(old: &str) -> String {
-    let new = upgrade("old.vcl", old.as_bytes()).unwrap_or_else(|d| panic!("{old}\n{}", d.pretty()));
+    let new = upgrade("old.vcl", old.as_bytes(), None).unwrap_or_else(|d| panic!("{old}\n{}", d.pretty()));
     String::from_utf8(new.text).unwrap()
 }
 
@@ -315,7 +320,7 @@ fn what_has_no_counterpart_is_left_to_a_human() {
         new.contains("# C{ x = 1;") && new.contains("set req.http.a = \"1\";") && new.ends_with("# end\n"),
         "{new}"
     );
-    let found = upgrade("old.vcl", old.as_bytes()).unwrap();
+    let found = upgrade("old.vcl", old.as_bytes(), None).unwrap();
     assert_eq!(found.open, 5);
 }
 
@@ -417,8 +422,22 @@ fn a_director_that_was_the_default_remains_it() {
         assert!(new.contains(part), "{part}\n{new}");
     }
     let old = format!("director hh hash {{ {members} }}\n");
-    assert_eq!(upgrade("old.vcl", old.as_bytes()).unwrap().open, 1, "the choice is made early");
+    assert_eq!(upgrade("old.vcl", old.as_bytes(), None).unwrap().open, 1, "the choice is made early");
     assert!(loads(&old).contains(MARK));
+}
+
+#[test]
+fn directors_choose_by_the_request_of_the_fetch_in_a_fetch() {
+    let new = loads(&format!(
+        "{BACKEND}director h hash {{ {{ .backend = default; }} }}\nsub vcl_recv {{ set req.backend = h; }}\n\
+         sub vcl_fetch {{ set req.backend = h; restart; }}\n"
+    ));
+    for part in [
+        "sub vcl_recv { set req.backend_hint = h.backend(req.http.host + req.url); }",
+        "sub vcl_backend_response { set bereq.backend = h.backend(bereq.http.host + bereq.url); return (retry); }",
+    ] {
+        assert!(new.contains(part), "{part}\n{new}");
+    }
 }
 
 #[test]
@@ -449,6 +468,9 @@ fn names_that_no_longer_exist_are_marked() {
     for (sub, old) in [
         ("vcl_fetch", "if (req.esi_level == 0) { esi; }"),
         ("vcl_fetch", "if (beresp.backend.port == 80) { esi; }"),
+        ("vcl_fetch", "if (req.can_gzip) { esi; }"),
+        ("vcl_fetch", "set req.grace = 30s;"),
+        ("vcl_fetch", "set req.hash_always_miss = true;"),
         ("vcl_fetch", "set beresp.http.a = bereq.backend.name;"),
         ("vcl_recv", "set req.http.a = req.backend.name;"),
         ("vcl_fetch", "set beresp.storage_hint = beresp.http.a;"),
@@ -458,6 +480,8 @@ fn names_that_no_longer_exist_are_marked() {
         let new = upgraded(&format!("{BACKEND}sub {sub} {{\n    {old}\n}}\n"));
         assert_eq!(new.matches(MARK).count(), 1, "{old}\n{new}");
     }
+    let new = loads(&format!("{BACKEND}sub vcl_fetch {{\n    set req.grace = 30s;\n}}\n"));
+    assert!(new.contains("    # set req.grace = 30s;\n}"), "{new}");
     // A mark before the first value of a sum moves the text of the sum.
     let new = upgraded(&format!(
         "{BACKEND}sub vcl_fetch {{\n    set beresp.http.a = beresp.backend.ip \"b\";\n}}\n"
@@ -469,7 +493,7 @@ fn names_that_no_longer_exist_are_marked() {
     assert_eq!(upgraded(&old).matches(MARK).count(), 1);
     let old =
         format!("vcl 4.0;\n{BACKEND}sub vcl_backend_response {{ set beresp.storage_hint = \"disk\"; }}\n");
-    let new = upgrade("old.vcl", old.as_bytes()).unwrap();
+    let new = upgrade("old.vcl", old.as_bytes(), None).unwrap();
     assert_eq!((new.open, new.storages), (1, vec!["disk".to_owned()]));
     assert!(upgraded(&old).contains("    set beresp.storage = storage.disk;"));
 }
@@ -512,6 +536,15 @@ fn the_name_of_a_module_may_be_taken() {
         new.contains("import purge as purge_module;") && new.contains("{ purge_module.hard(); "),
         "{new}"
     );
+    // Another file has the name.
+    for old in [
+        "include \"./acl.vcl\";\nsub vcl_hit { purge; }\n",
+        "sub vcl_recv { if (!client.ip ~ purge) { pass; } }\nsub vcl_hit { purge; }\n",
+        "sub vcl_recv { if (client.ip !~ purge) { pass; } }\nsub vcl_hit { purge; }\n",
+    ] {
+        let new = upgraded(old);
+        assert!(new.contains("import purge as purge_module;\n") && !new.contains(" purge.hard"), "{new}");
+    }
 }
 
 #[test]
@@ -527,9 +560,11 @@ fn a_text_without_structure_is_refused() {
         "\u{e9}",
     ];
     for text in refused {
-        assert!(upgrade("old.vcl", text.as_bytes()).is_err(), "{text}");
+        assert!(upgrade("old.vcl", text.as_bytes(), None).is_err(), "{text}");
     }
-    assert!(upgrade("old.vcl", "{".repeat(100_000).as_bytes()).is_err());
-    assert!(upgrade("old.vcl", format!("sub x {{ set a = {}; }}", "(".repeat(9999)).as_bytes()).is_err());
+    assert!(upgrade("old.vcl", "{".repeat(100_000).as_bytes(), None).is_err());
+    assert!(
+        upgrade("old.vcl", format!("sub x {{ set a = {}; }}", "(".repeat(9999)).as_bytes(), None).is_err()
+    );
     assert_eq!(upgraded(""), "vcl 4.1;\n");
 }
