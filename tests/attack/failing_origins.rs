@@ -211,9 +211,10 @@ fn decisions_against_a_response_keep_the_copies_before_it() {
     let _slot = shared_slot();
     let origin = Origin::start(|path, stream| {
         let is_long = path.ends_with("long");
-        let (status, body) = match path.starts_with("/bad") {
-            true => ("500 Internal Server Error", "x".repeat(if is_long { 9000 } else { 5 })),
-            false => ("200 OK", path.to_owned()),
+        let (status, body) = if path.starts_with("/bad") {
+            ("500 Internal Server Error", "x".repeat(if is_long { 9000 } else { 5 }))
+        } else {
+            ("200 OK", path.to_owned())
         };
         let head = format!("HTTP/1.1 {status}\r\nCache-Control: max-age=600\r\n");
         stream.write_all(format!("{head}Content-Length: {}\r\n\r\n{body}", body.len()).as_bytes()).is_ok()

@@ -111,7 +111,7 @@ impl Cache {
         let in_shard = is_marked.then(|| shard.purges.begin(key));
         drop(shard);
         drop(dropped);
-        Purging { ticket, in_shard, ..Purging::new(purge, now, true, slots) }
+        Purging { in_shard, ticket, ..Purging::new(purge, now, true, slots) }
     }
 
     /// Begins a purge of all objects that have any of the tags. A soft purge skips objects that are not fresh.

@@ -27,7 +27,7 @@ fn every_beginning_of_a_text_has_a_result() {
         for (at, _) in text.char_indices() {
             for more in ["", ".", "-", "1", " ", ".probe = .", ".a = -"] {
                 let text = [&text[..at], more].concat();
-                let _ = (format("x", text.as_bytes()), upgrade("x", text.as_bytes()));
+                let _ = (format("x", text.as_bytes()), upgrade("x", text.as_bytes(), None));
             }
         }
     }
@@ -83,7 +83,7 @@ fn no_text_breaks_the_tools() {
             }
             Err(error) => assert!(!error.pretty().contains("change of its meaning"), "{shown}"),
         }
-        match upgrade("x", &text) {
+        match upgrade("x", &text, None) {
             Ok(_) => upgraded += 1,
             Err(error) => assert!(!error.pretty().is_empty(), "{shown}"),
         }
