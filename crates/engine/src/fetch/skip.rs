@@ -7,7 +7,7 @@ use lacquer_http::BodyStatus;
 use lacquer_http::h1::ChunkedDecoder;
 
 use super::Fetch;
-use super::connection::OriginConnection;
+use super::connection::{OriginConnection, has_proxy_header};
 
 /// The longest body that is read, and the longest time for it.
 const LONGEST: usize = 64 * 1024;
@@ -22,7 +22,7 @@ impl Fetch {
         // The end of a stream leaves no doubt about others.
         if connection.stream().is_none() {
             connection.skip_buffered_body(self.task.ws());
-            if !connection.reply().is_at_end() {
+            if !connection.reply().is_at_end() && is_worth_reading(&connection) {
                 let rest = self.read_rest(&mut connection);
                 // Boxed: this is rare, and the future is large.
                 let _ = Box::pin(tokio::time::timeout(LONGEST_WAIT, rest)).await;
@@ -64,4 +64,9 @@ impl Fetch {
             }
         }
     }
+}
+
+/// Returns whether the end of the response keeps the connection, or confirms the responses before it.
+fn is_worth_reading(connection: &OriginConnection) -> bool {
+    connection.is_reused() || connection.close_reason().is_none() && !has_proxy_header(connection.origin())
 }

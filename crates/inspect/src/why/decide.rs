@@ -228,23 +228,29 @@ fn failed(story: &Story, fetch: Option<&Transaction>) -> Option<Outcome> {
         let why = fetch_error(fetch).filter(|_| !is_response);
         return Some(Outcome::StaleForError(why.unwrap_or_else(status)));
     }
-    if ending(fetch) == Some(b"fail") {
-        let why = fetch.last(Tag::VCL_Error).map_or_else(|| "the log has no reason".to_owned(), short);
-        return Some(Outcome::VclFailed(why));
+    let has_error_page = fetch.all(Tag::VCL_call).any(|call| call == b"BACKEND_ERROR");
+    if let Some(action) = ending(fetch).filter(|_| !has_error_page) {
+        return Some(ended(story, fetch, action));
     }
-    if ending(fetch).is_some() {
-        let place = story.calls(fetch).pop().and_then(|call| call.place);
-        let line = place.map_or_else(String::new, |place| format!(", {}", place.words()));
-        let status = fetch.last(Tag::BerespStatus).map(|status| format!(" with status {}", short(status)));
-        let response = if status.is_some() { "response" } else { "request" };
-        let status = status.unwrap_or_default();
-        return Some(Outcome::OriginFailed(format!("VCL abandoned the {response}{status}{line}")));
-    }
-    fetch.all(Tag::VCL_call).any(|call| call == b"BACKEND_ERROR").then(|| {
+    has_error_page.then(|| {
         let others = || fetch.last(Tag::VCL_Error).map(short).or_else(|| refusal(fetch));
         let why = fetch_error(fetch).or_else(others);
         Outcome::OriginFailed(why.unwrap_or_else(|| "VCL returned an error".to_owned()))
     })
+}
+
+/// Returns the outcome of a fetch that VCL ended by this action.
+fn ended(story: &Story, fetch: &Transaction, action: &[u8]) -> Outcome {
+    let place = story.calls(fetch).pop().and_then(|call| call.place);
+    let line = place.map_or_else(String::new, |place| format!(", {}", place.words()));
+    if action == b"fail" {
+        let why = fetch.last(Tag::VCL_Error).map(short);
+        return Outcome::VclFailed(why.unwrap_or_else(|| format!("it returned fail{line}")));
+    }
+    let status =
+        fetch.last(Tag::BerespStatus).map(|status| format!("response with status {}", short(status)));
+    let what = status.unwrap_or_else(|| "request".to_owned());
+    Outcome::OriginFailed(format!("VCL abandoned the {what}{line}"))
 }
 
 /// The error of a fetch whose response is malformed. Another record names the line, or contains what came.

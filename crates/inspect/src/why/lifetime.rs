@@ -55,7 +55,7 @@ pub fn storing(story: &Story, fetch: &Transaction) -> Storing {
             0.0,
         );
     }
-    if let Some(lifetime) = stored_for(fetch) {
+    if let Some(lifetime) = stored_for(fetch).filter(|lifetime| lifetime.ttl > 0.0) {
         let source = source_of(story, fetch, &records);
         return Storing::Stored(lifetime, source);
     }

@@ -277,7 +277,8 @@ fn change_of_pass(reason: &Reason) -> String {
 pub fn option(decision: &Decision) -> Option<String> {
     let header = "Let the web server send Cache-Control: public, max-age=N";
     let cache = "or start lacquer run with --cache 'PATH=60s'";
-    let text = match (&decision.outcome, obstacle(decision)) {
+    let is_miss = matches!(decision.outcome, Outcome::Miss(_) | Outcome::HitForMiss);
+    let text = match (&decision.outcome, obstacle(decision).filter(|_| is_miss)) {
         (Outcome::Pass(Reason::Cookie), _) => {
             "If the page does not depend on cookies, start lacquer run with --ignore-cookies, or with the names of those \
              that it does not depend on: --ignore-cookies '_ga*,_gid'."

@@ -196,11 +196,20 @@ fn fetches_that_vcl_ends_have_failed() {
         story(MISS, Some(("fetch", &[&begin[..], &end[..]].concat())))
     };
     row(&ended("abandon"), "origin-failed", "VCL abandoned the response with status 500", "long grace");
-    row(&ended("fail"), "vcl-failed", "the log has no reason", "Correct the VCL");
+    row(&ended("fail"), "vcl-failed", "it returned fail", "Correct the VCL");
+    let refused =
+        [(FetchError, "backend default: refused"), (BerespStatus, "503"), (VCL_call, "BACKEND_ERROR")];
+    let refused = [&refused[..], &[(VCL_return, "abandon")]].concat();
+    row(&story(MISS, Some(("fetch", &refused))), "origin-failed", "backend default: refused", "reachable");
     assert!(ttl::stored_for(&ended("abandon").transactions[&4]).is_none());
     let without_ttl = [(TTL, "RFC 0 10 0 1000 1000 1000 0 0 cacheable"), (VCL_return, "deliver")];
     let fetch = transaction(4, "bereq 2 fetch", &without_ttl);
     assert!(ttl::stored_for(&fetch).is_none(), "no request finds it");
+    let kept = [(TTL, "RFC 0 0 3600 1000 1000 1000 0 0 cacheable"), (TTL, "VCL 0 60 3600 1000 cacheable")];
+    assert!(
+        ttl::stored_for(&transaction(4, "bereq 2 fetch", &kept)).is_some(),
+        "it is validated before each use"
+    );
 }
 
 #[test]
@@ -223,6 +232,13 @@ fn users_without_vcl_are_told_the_option() {
     row(&private, "miss", "Cache-Control: private", "--cache 'PATH=60s'");
     row(&response(&[], expired), "miss", "no lifetime", "--cache 'PATH=60s'");
     row(&response(&[(BerespStatus, "500")], expired), "miss", "", "--cache");
+    let note = (Notice, "stale-if-error: the stale object is delivered");
+    row(
+        &response(&[(BerespStatus, "503"), note], expired),
+        "stale-if-error",
+        "503",
+        "Make the origin reachable",
+    );
 }
 
 /// Returns an earlier fetch whose response was not stored.

@@ -41,8 +41,11 @@ pub fn ttl_record(text: &[u8]) -> Option<TtlRecord> {
 /// Returns the lifetime with which a fetch was stored; `None` if it was not.
 pub fn stored_for(fetch: &Transaction) -> Option<Lifetime> {
     let last = fetch.all(Tag::TTL).filter_map(ttl_record).last()?;
-    // Without a ttl, no request finds the object: not within its grace either.
-    let is_usable = last.lifetime.ttl > 0.0;
+    // Without a ttl, no request finds the object: not within its grace either. One that must be validated before each use
+    // has a ttl that the log rounds to 0.
+    let mut of_headers = fetch.all(Tag::TTL).filter_map(ttl_record).filter(|record| record.source == "RFC");
+    let is_kept = last.lifetime.keep > 0.0 && of_headers.any(|record| record.lifetime.keep > 0.0);
+    let is_usable = last.lifetime.ttl > 0.0 || last.lifetime.ttl == 0.0 && is_kept;
     (!last.is_uncacheable && is_usable && !failed(fetch)).then_some(last.lifetime)
 }
 
