@@ -165,9 +165,11 @@ fn an_index_of_very_many_sets_is_read_to_its_end() {
     let mut index = format!("# {pid} 1\n");
     for number in 0..100_000 {
         let line = format!("_.sets 0 32 Stat VBE.program_that_is_cold.backend_{number:08}\n");
-        index.push_str(&format!("+ {line}"));
+        index += "+ ";
+        index += &line;
         if number % 3 == 0 {
-            index.push_str(&format!("- {line}"));
+            index += "- ";
+            index += &line;
         }
     }
     index.push_str("+ _.sets 32 32 Stat VBE.new.last\n");

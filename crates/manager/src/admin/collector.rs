@@ -312,7 +312,8 @@ mod tests {
         for pause in [1, 2, 4, 8, 16, 30, 30] {
             let next = exported.next_step().unwrap();
             assert_eq!(next - now, Duration::from_secs(pause));
-            assert_eq!(exported.step(next - Duration::from_millis(1)), None);
+            let shortly_before = now + Duration::from_secs(pause).saturating_sub(Duration::from_millis(1));
+            assert_eq!(exported.step(shortly_before), None);
             assert!(!exported.lookup.is_running());
             let (news, at) = looked_up(&mut exported, next);
             assert_eq!(news, None, "it was reported");
