@@ -71,6 +71,9 @@ pub struct Output {
     pub has_fetch: bool,
 }
 
+    pub caches_private: bool,
+    /// Marks of the current director.
+    pub marks: Vec<String>,
 impl<'t> Rewriter<'t> {
     pub fn new(text: &'t [u8], tokens: &'t [Token], ends: &'t BTreeMap<usize, usize>) -> Rewriter<'t> {
         let contexts = Contexts::of(text, tokens, ends);
@@ -155,22 +158,29 @@ impl<'t> Rewriter<'t> {
 
     /// Writes a comment for a human on a line before the current statement.
     pub fn mark(&mut self, what: &str) {
-        self.out.open += 1;
+        self.mark_all(&[what]);
+    }
+
+    /// Writes several comments for a human on lines before the current statement.
+    pub fn mark_all<S: AsRef<str>>(&mut self, marks: &[S]) {
+        if marks.is_empty() {
+            return;
+        }
+        self.out.open += marks.len();
         let start = self.out.statement;
         let line = self.out.text[..start].iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
         let before = &self.out.text[line..start];
-        let comment = if before.iter().all(u8::is_ascii_whitespace) {
-            [format!("{MARK} {what}\n").as_bytes(), before].concat()
-        } else {
-            let indent: Vec<u8> = before.iter().copied().take_while(u8::is_ascii_whitespace).collect();
-            [
-                format!("\n{}    {MARK} {what}\n", String::from_utf8_lossy(&indent)).as_bytes(),
-                &indent[..],
-                b"    ",
-            ]
-            .concat()
-        };
-        self.out.text.splice(start..start, comment.iter().copied());
+        let blanks = before.iter().take_while(|b| b.is_ascii_whitespace());
+        let mut indent: String = blanks.map(|b| char::from(*b)).collect();
+        let mut comment = String::new();
+        if indent.len() < before.len() {
+            indent.push_str("    ");
+            comment = format!("\n{indent}");
+        }
+        for mark in marks {
+            comment.extend([MARK, " ", mark.as_ref(), "\n", indent.as_str()]);
+        }
+        self.out.text.splice(start..start, comment.bytes());
         self.out.statement += comment.len();
     }
 
