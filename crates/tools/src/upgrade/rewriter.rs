@@ -88,12 +88,17 @@ impl<'t> Rewriter<'t> {
             usage: Usage::default(),
             out: Output::default(),
         };
-        // A name of this text or of one that it includes may hide that of the module.
+        // A name of this text, of one that it includes, or of one that includes it may hide that of the module. A text
+        // that others include has no backend.
         let declares = |at: usize| matches!(rewriter.word(at), "acl" | "backend" | "probe" | "sub");
         let names = |at: usize| declares(at) || matches!(rewriter.kind(at), Tok::Tilde | Tok::NoMatch);
         let may_be_hidden =
             |at: usize| rewriter.word(at) == "include" || rewriter.word(at) == "purge" && names(at - 1);
-        if rewriter.word(0) == "include" || (1..tokens.len()).any(may_be_hidden) {
+        let declares_origin = |at: usize| {
+            matches!(rewriter.word(at), "backend" | "director") && rewriter.kind(at + 1) == Tok::Id
+        };
+        let is_included = !(0..tokens.len()).any(declares_origin);
+        if is_included || rewriter.word(0) == "include" || (1..tokens.len()).any(may_be_hidden) {
             rewriter.purge_module = "purge_module";
         }
         rewriter

@@ -544,6 +544,7 @@ fn the_name_of_a_module_may_be_taken() {
         "include \"./acl.vcl\";\nsub vcl_hit { purge; }\n",
         "sub vcl_recv { if (!client.ip ~ purge) { pass; } }\nsub vcl_hit { purge; }\n",
         "sub vcl_recv { if (client.ip !~ purge) { pass; } }\nsub vcl_hit { purge; }\n",
+        "sub vcl_hit { purge; }\n",
     ] {
         let new = upgraded(old);
         assert!(new.contains("import purge as purge_module;\n") && !new.contains(" purge.hard"), "{new}");
