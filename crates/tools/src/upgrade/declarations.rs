@@ -86,7 +86,9 @@ impl Rewriter<'_> {
             name => name,
         };
         self.begin(at);
-        if self.contexts.is_shared(name) {
+        let error_copy = self.contexts.error_copy(name).map(str::to_owned);
+        let is_shared = self.contexts.is_shared(name);
+        if is_shared && error_copy.is_none() {
             self.mark("both sides call this: copy it, with bereq and beresp for the backend's side");
         }
         self.write("sub");
@@ -101,10 +103,15 @@ impl Rewriter<'_> {
         }
         let copy = match name {
             "vcl_error" => Some("vcl_backend_error".to_owned()),
-            name => self.contexts.error_copy(name).map(str::to_owned),
+            _ => error_copy,
         };
         if let Some(copy) = copy {
-            self.write(&format!("\n\n# Failed fetches, which had been errors of vcl_error.\nsub {copy} {{"));
+            let why = if is_shared {
+                "The same for the backend's side."
+            } else {
+                "Failed fetches, which had been errors of vcl_error."
+            };
+            self.write(&format!("\n\n# {why}\nsub {copy} {{"));
             self.body(open, close, Context::BackendError, &[])?;
             self.copy(close);
         }

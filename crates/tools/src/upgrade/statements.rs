@@ -197,10 +197,11 @@ impl Rewriter<'_> {
     fn call(&mut self, whole: &Statement) {
         let old = self.word(whole.at + 1);
         let is_copy = whole.context == Context::BackendError;
+        let is_of_fetch = is_copy || whole.context == Context::Fetch;
         let new = match old {
             "vcl_fetch" => "vcl_backend_response",
             "vcl_error" => "vcl_synth",
-            other if is_copy => self.contexts.error_copy(other).unwrap_or(other),
+            other if is_of_fetch => self.contexts.error_copy(other).unwrap_or(other),
             other => other,
         }
         .to_owned();
