@@ -7,7 +7,7 @@ use lacquer_manager::show_bytes;
 use lacquer_tools::{MARK, SUBROUTINES, report, upgrade};
 
 use crate::args::Values;
-use crate::check;
+use crate::check::{self, Settings};
 use crate::colors;
 use crate::failure::Failure;
 use crate::format::read;
@@ -26,6 +26,7 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
         return Err(Failure::new(format_args!("--in {unknown}: there is no such subroutine"))
             .hint(format_args!("the subroutines are {}", SUBROUTINES.join(", "))));
     }
+    let settings = Settings::new(values)?;
     let text = read(file)?;
     let upgraded = match upgrade(name, &text, sub) {
         Ok(upgraded) => upgraded,
@@ -46,7 +47,7 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
         );
         return Ok(ExitCode::SUCCESS);
     }
-    let mut errors = check::errors_of(name, &upgraded.text, &upgraded.storages, values)?;
+    let mut errors = check::errors_of(name, &upgraded.text, &upgraded.storages, settings);
     if errors.is_empty() {
         eprintln!("lacquer: the result loads; try it before you use it");
         return Ok(ExitCode::SUCCESS);
