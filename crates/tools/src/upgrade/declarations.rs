@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::context::Context;
-use super::rewriter::{Fault, Res, Rewriter, Upgraded};
+use super::rewriter::{Fault, Output, Res, Rewriter, Upgraded};
 use lacquer_vcl::tokens::Tok;
 
 /// Subroutines that no longer exist.
@@ -33,12 +33,13 @@ impl Rewriter<'_> {
         let (director, is_marked) = self.default_director();
         text.extend_from_slice(director.as_bytes());
         let open = self.out.open + usize::from(is_marked);
-        let body = self.out.text;
+        let body = std::mem::take(&mut self.out.text);
         if !body.starts_with(b"\n") && !body.is_empty() {
             text.push(b'\n');
         }
         text.extend_from_slice(&body);
-        Ok(Upgraded { text, open, storages: self.out.storages, part_of: None })
+        let Output { storages, caches_private, .. } = self.out;
+        Ok(Upgraded { text, open, storages, part_of: None, caches_private })
     }
 
     /// Rewrites a declaration. Returns the index after it.

@@ -183,6 +183,7 @@ impl Rewriter<'_> {
             open: self.out.open + imports.len(),
             storages: self.out.storages,
             part_of: Some(sub.to_owned()),
+            caches_private: false,
         })
     }
 }

@@ -23,6 +23,8 @@ pub struct Upgraded {
     pub storages: Vec<String>,
     /// The subroutine that the text is a part of, if it has no declarations.
     pub part_of: Option<String>,
+    /// Whether the new text has responses cached that their origins call private, as the old one had.
+    pub caches_private: bool,
 }
 
 /// The position of a token that is at fault, and the reason.
@@ -69,11 +71,11 @@ pub struct Output {
     pub lifetimes: Vec<bool>,
     /// Whether a `vcl_fetch` was written.
     pub has_fetch: bool,
-}
-
     pub caches_private: bool,
     /// Marks of the current director.
     pub marks: Vec<String>,
+}
+
 impl<'t> Rewriter<'t> {
     pub fn new(text: &'t [u8], tokens: &'t [Token], ends: &'t BTreeMap<usize, usize>) -> Rewriter<'t> {
         let contexts = Contexts::of(text, tokens, ends);

@@ -88,7 +88,7 @@ impl Rewriter<'_> {
         if operator >= semicolon {
             return self.comment_out(at, semicolon + 1, "this assignment is not complete");
         }
-        let is_zero = matches!(self.word(value), "0");
+        let is_zero = self.is_zero(value);
         match (name.as_str(), context) {
             ("req.hash", Context::Hash) => {
                 self.write("hash_data(");
@@ -148,6 +148,11 @@ impl Rewriter<'_> {
         if name.eq_ignore_ascii_case("req.http.X-Forwarded-For") {
             self.mark("X-Forwarded-For contains the client's address already, before vcl_recv");
         }
+    }
+
+    /// Returns whether a value begins with the number zero.
+    pub fn is_zero(&self, value: usize) -> bool {
+        matches!(self.word(value), "0" | "0.0")
     }
 
     fn unset(&mut self, whole: &Statement) {

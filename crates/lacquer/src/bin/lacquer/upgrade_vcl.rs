@@ -40,6 +40,12 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
         let places = if upgraded.open == 1 { "place needs" } else { "places need" };
         eprintln!("lacquer: {} {places} a decision of yours: look for `{MARK}`", upgraded.open);
     }
+    if upgraded.caches_private {
+        eprintln!(
+            "lacquer: as in Varnish 2 and 3, responses with no-cache, no-store or private are cached and shared: \
+             remove vcl_beresp_control if they should not be"
+        );
+    }
     if let Some(part_of) = &upgraded.part_of {
         let which = if sub.is_some() { "" } else { " (for another one: --in NAME)" };
         eprintln!(
