@@ -257,6 +257,9 @@ impl Compiler<'_> {
         let shown = |syntax: u32| format!("{}.{}", syntax / 10, syntax % 10);
         self.advance();
         if !(LOWEST..=HIGHEST).contains(&syntax) {
+            if syntax < LOWEST {
+                self.hint(crate::hints::OLD_VERSION);
+            }
             let message = format!("VCL version {} not supported.\n", shown(syntax));
             return self.fail_range(message, first, self.t);
         }

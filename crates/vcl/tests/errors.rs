@@ -205,6 +205,7 @@ fn a_text_of_an_older_version_can_be_upgraded() {
         "director d random { }",
         "vcl 4.0; backend be none; sub vcl_fetch { }",
         "vcl 4.0; backend be none; sub vcl_error { }",
+        "vcl 3.0; backend be none;",
     ] {
         assert!(hint(old).contains("lacquer upgrade-vcl FILE > new.vcl"), "{old}: {}", hint(old));
     }

@@ -145,8 +145,29 @@ fn a_part_of_a_subroutine_is_upgraded_for_it() {
     let ran = folder.lacquer("upgrade-vcl --in vcl_miss recv.vcl");
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert!(ran.err.contains("a part of vcl_miss;"), "{ran:?}");
-    let ran = folder.lacquer("upgrade-vcl --in vcl_unknown recv.vcl");
-    assert_eq!((ran.code, ran.out.as_str()), (Some(2), ""), "{ran:?}");
+    for wrong in ["--in vcl_unknown", "-p vcl_dir=x"] {
+        let ran = folder.lacquer(&format!("upgrade-vcl {wrong} recv.vcl"));
+        assert_eq!((ran.code, ran.out.as_str()), (Some(2), ""), "{ran:?}");
+    }
+    folder.file("fetch.vcl", "set bereq.http.a = \"1\";\n");
+    let ran = folder.lacquer("upgrade-vcl fetch.vcl");
+    assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""), "{ran:?}");
+    let ran = folder.lacquer("upgrade-vcl --in vcl_purge recv.vcl");
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+}
+
+#[test]
+fn a_result_that_shares_private_responses_is_announced() {
+    let folder = Folder::new("tools-upgrade-private");
+    let backend = "backend b { .host = \"127.0.0.1\"; }\n";
+    for (name, rest, is_announced) in
+        [("end", "", true), ("action", "return (deliver);", false), ("zero", "set beresp.ttl = 0s;", true)]
+    {
+        folder.file("old.vcl", &format!("{backend}sub vcl_fetch {{ set beresp.ttl = 1h; {rest} }}\n"));
+        let ran = folder.lacquer("upgrade-vcl old.vcl");
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        assert_eq!(ran.err.contains("remove vcl_beresp_control"), is_announced, "{name}: {ran:?}");
+    }
 }
 
 #[test]

@@ -66,13 +66,13 @@ pub struct Contexts {
     shared: BTreeSet<String>,
     /// Subroutines of the text.
     declared: BTreeSet<String>,
-    /// The second versions of the subroutines that `vcl_error` calls, for its copy.
+    /// The second versions of the subroutines that `vcl_error` calls, for its copy and for `vcl_fetch`.
     error_copies: BTreeMap<String, String>,
 }
 
 impl Contexts {
-    /// Follows the calls from the subroutines of the flow. A helper that several of them call has the context of the
-    /// first one.
+    /// Follows the calls from the subroutines of the flow. A helper that several of them call has the context of one of
+    /// them: of one of the client's side, if there is one.
     pub fn of(text: &[u8], tokens: &[Token], ends: &BTreeMap<usize, usize>) -> Contexts {
         let word = |at: usize| {
             let span = tokens[at].span;
@@ -90,6 +90,8 @@ impl Contexts {
         let methods: Vec<(&str, Context)> =
             calls.keys().filter_map(|name| Some((*name, Context::of_method(name)?))).collect();
         let mut open = methods.clone();
+        // The last one is the first to be followed.
+        open.sort_by_key(|(_, context)| !context.is_backend());
         while let Some((name, context)) = open.pop() {
             if found.contains_key(name) {
                 continue;
@@ -125,7 +127,7 @@ impl Contexts {
         self.declared.contains(name)
     }
 
-    /// Returns the name of the second version of a subroutine, which the copy of `vcl_error` calls.
+    /// Returns the name of the second version of a subroutine, which the copy of `vcl_error` and `vcl_fetch` call.
     pub fn error_copy(&self, name: &str) -> Option<&str> {
         self.error_copies.get(name).map(String::as_str)
     }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::context::Context;
-use super::rewriter::{Fault, Res, Rewriter, Upgraded};
+use super::rewriter::{Fault, Output, Res, Rewriter, Upgraded};
 use lacquer_vcl::tokens::Tok;
 
 /// Subroutines that no longer exist.
@@ -33,12 +33,13 @@ impl Rewriter<'_> {
         let (director, is_marked) = self.default_director();
         text.extend_from_slice(director.as_bytes());
         let open = self.out.open + usize::from(is_marked);
-        let body = self.out.text;
+        let body = std::mem::take(&mut self.out.text);
         if !body.starts_with(b"\n") && !body.is_empty() {
             text.push(b'\n');
         }
         text.extend_from_slice(&body);
-        Ok(Upgraded { text, open, storages: self.out.storages, part_of: None })
+        let Output { storages, caches_private, .. } = self.out;
+        Ok(Upgraded { text, open, storages, part_of: None, caches_private })
     }
 
     /// Rewrites a declaration. Returns the index after it.
@@ -86,7 +87,9 @@ impl Rewriter<'_> {
             name => name,
         };
         self.begin(at);
-        if self.contexts.is_shared(name) {
+        let error_copy = self.contexts.error_copy(name).map(str::to_owned);
+        let is_shared = self.contexts.is_shared(name);
+        if is_shared && error_copy.is_none() {
             self.mark("both sides call this: copy it, with bereq and beresp for the backend's side");
         }
         self.write("sub");
@@ -101,10 +104,15 @@ impl Rewriter<'_> {
         }
         let copy = match name {
             "vcl_error" => Some("vcl_backend_error".to_owned()),
-            name => self.contexts.error_copy(name).map(str::to_owned),
+            _ => error_copy,
         };
         if let Some(copy) = copy {
-            self.write(&format!("\n\n# Failed fetches, which had been errors of vcl_error.\nsub {copy} {{"));
+            let why = if is_shared {
+                "The same for the backend's side."
+            } else {
+                "Failed fetches, which had been errors of vcl_error."
+            };
+            self.write(&format!("\n\n# {why}\nsub {copy} {{"));
             self.body(open, close, Context::BackendError, &[])?;
             self.copy(close);
         }

@@ -97,6 +97,8 @@ impl Rewriter<'_> {
             }
         }
         self.lines_of_comments(close, close + 1);
+        let marks = std::mem::take(&mut self.out.marks);
+        self.mark_all(&marks);
         self.directors.insert(name, director);
         // A comment must not contain the declaration that follows on the same line.
         let next = self.gap(close + 1);
@@ -117,7 +119,7 @@ impl Rewriter<'_> {
         }
     }
 
-    /// Marks a field of a director that has no counterpart. Returns the index after it.
+    /// Adds a mark for a field of a director that has no counterpart. Returns the index after it.
     fn lost_field(&mut self, at: usize, limit: usize) -> usize {
         let end = self.end_of_declaration(at).min(limit);
         let mut shown = String::new();
@@ -127,7 +129,7 @@ impl Rewriter<'_> {
             }
             shown.push_str(word);
         }
-        self.mark(&format!("there is no replacement for this: {shown}"));
+        self.out.marks.push(format!("there is no replacement for this: {shown}"));
         self.lines_of_comments(at, end);
         end
     }

@@ -35,13 +35,17 @@ const MAX_DEPTH: usize = 200;
 /// Rewrites a text. Fails if it has no structure: if a brace or parenthesis is not closed, or a token is unknown.
 ///
 /// A text of statements is a part of a subroutine, which an `include` there reads. `sub` names that subroutine; without
-/// it, the statements tell.
+/// it, the statements tell, and the function fails if they do not.
 pub fn upgrade(name: &str, text: &[u8], sub: Option<&str>) -> Result<Upgraded, Box<Diagnostic>> {
     let list = tokens(name, text)?;
     let fail = |fault: Fault| error_at(name, text, list[fault.token].span, &fault.message);
     let ends = matching_ends(&list).map_err(fail)?;
     let mut rewriter = Rewriter::new(text, &list, &ends);
-    if let Some(sub) = sub.or_else(|| rewriter.sub_of_part()) {
+    let part_of = match sub {
+        Some(_) => sub,
+        None => rewriter.sub_of_part().map_err(fail)?,
+    };
+    if let Some(sub) = part_of {
         return rewriter.run_part(sub).map_err(fail);
     }
     rewriter.find_directors();

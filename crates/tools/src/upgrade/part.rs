@@ -4,15 +4,17 @@ use std::collections::BTreeSet;
 
 use super::actions::BARE;
 use super::context::Context;
-use super::rewriter::{Fault, MARK, Rewriter, Upgraded};
+use super::rewriter::{Fault, MARK, Res, Rewriter, Upgraded};
 use lacquer_vcl::tokens::Tok;
 
 /// The subroutines that a text can be a part of, by their old and new names.
-pub const SUBROUTINES: [&str; 13] = [
+pub const SUBROUTINES: [&str; 16] = [
+    "vcl_init",
     "vcl_recv",
     "vcl_pipe",
     "vcl_pass",
     "vcl_hash",
+    "vcl_purge",
     "vcl_hit",
     "vcl_miss",
     "vcl_fetch",
@@ -22,10 +24,11 @@ pub const SUBROUTINES: [&str; 13] = [
     "vcl_backend_fetch",
     "vcl_backend_response",
     "vcl_backend_error",
+    "vcl_fini",
 ];
 
 /// Words that begin a statement, and no declaration.
-const STATEMENTS: [&str; 18] = [
+const STATEMENTS: [&str; 19] = [
     "ban",
     "ban_hash",
     "ban_url",
@@ -35,6 +38,7 @@ const STATEMENTS: [&str; 18] = [
     "hash_data",
     "if",
     "log",
+    "new",
     "purge",
     "purge_hash",
     "purge_url",
@@ -46,11 +50,18 @@ const STATEMENTS: [&str; 18] = [
     "unset",
 ];
 
+/// Variables that only `vcl_backend_fetch` and later subroutines of VCL 4 have.
+const BACKEND_FETCH: [&str; 4] = ["bereq.backend", "bereq.method", "bereq.retries", "bereq.uncacheable"];
+
+const UNCLEAR: &str =
+    "this may be a part of vcl_pipe, vcl_pass, vcl_miss or vcl_backend_fetch: name the subroutine with --in";
+
 const DECLARATIONS: [&str; 7] = ["acl", "backend", "director", "import", "probe", "sub", "vcl"];
 
 impl Rewriter<'_> {
     /// Returns the subroutine that a text of statements is most likely a part of, or `None` for a text of declarations.
-    pub fn sub_of_part(&self) -> Option<&'static str> {
+    /// Fails if the statements do not tell.
+    pub fn sub_of_part(&self) -> Res<Option<&'static str>> {
         let mut at = 0;
         loop {
             at = match (self.kind(at), self.word(at)) {
@@ -61,30 +72,40 @@ impl Rewriter<'_> {
         }
         // Comments alone can be included anywhere, but a version line cannot.
         if self.kind(0) == Tok::Eoi && !self.gap(0).trim_ascii().is_empty() {
-            return Some("vcl_recv");
+            return Ok(Some("vcl_recv"));
         }
         let next = self.kind(at + 1);
         let word = self.word(at);
         let is_statement = STATEMENTS.contains(&word)
             || next == Tok::Semi && (BARE.contains(&word) || word == "restart")
             || next == Tok::Dot;
-        (self.kind(at) == Tok::Id && is_statement).then(|| self.likely_sub())
+        if self.kind(at) == Tok::Id && is_statement { self.likely_sub().map(Some) } else { Ok(None) }
     }
 
     /// Returns the subroutine that has the variables and actions of a text.
-    fn likely_sub(&self) -> &'static str {
+    fn likely_sub(&self) -> Res<&'static str> {
         let mut names = BTreeSet::new();
         let mut at = 0;
+        let (mut is_target, mut changes_object) = (false, false);
         while self.kind(at) != Tok::Eoi {
             let (name, end) = self.whole_name(at);
+            changes_object |= is_target && name.starts_with("obj.");
+            is_target = matches!(name.as_str(), "set" | "unset" | "remove");
             names.insert(name);
             at = end;
         }
         let has = |name: &str| names.contains(name);
         let has_of = |message: &str| names.iter().any(|name| name.starts_with(message));
         let has_cacheable = has("obj.cacheable") || has("obj.prefetch") || has("obj.valid");
-        if has_of("beresp.") || has("hit_for_pass") || has("esi") || has_cacheable {
+        let is_backend_fetch = has("abandon") || BACKEND_FETCH.iter().any(|name| has(name));
+        Ok(if has_of("beresp.") || has("hit_for_pass") || has("esi") || has_cacheable {
             "vcl_fetch"
+        } else if has("retry") {
+            "vcl_backend_response"
+        } else if is_backend_fetch {
+            "vcl_backend_fetch"
+        } else if has("new") {
+            "vcl_init"
         } else if has("synthetic") || has("obj.response") {
             "vcl_error"
         } else if has_of("resp.") {
@@ -92,16 +113,37 @@ impl Rewriter<'_> {
         } else if has("hash_data") || has("req.hash") {
             "vcl_hash"
         } else if has("obj.ttl") && !has("error") {
-            "vcl_fetch"
+            if changes_object { "vcl_fetch" } else { "vcl_hit" }
         } else if has("obj.status") {
             "vcl_error"
         } else if has_of("obj.") {
             "vcl_hit"
+        } else if has_of("bereq.") && has("pipe") {
+            "vcl_pipe"
         } else if has_of("bereq.") {
+            if !self.has_old_words() {
+                let token = (0..at).find(|at| self.word(*at) == "bereq").unwrap_or(0);
+                return Err(Fault { token, message: UNCLEAR.to_owned() });
+            }
             "vcl_miss"
         } else {
             "vcl_recv"
-        }
+        })
+    }
+
+    /// Returns whether a text has statements or variables that only VCL of versions 2 and 3 has.
+    fn has_old_words(&self) -> bool {
+        (0..self.tokens.len()).any(|at| {
+            let begins = at == 0 || matches!(self.kind(at - 1), Tok::Semi | Tok::LBrace | Tok::RBrace);
+            let is_alone = self.kind(at + 1) == Tok::Semi;
+            match self.word(at) {
+                "error" | "log" | "remove" => begins,
+                "req" | "bereq" => {
+                    self.kind(at + 1) == Tok::Dot && matches!(self.word(at + 2), "request" | "backend")
+                }
+                word => begins && is_alone && (word == "restart" || BARE.contains(&word)),
+            }
+        })
     }
 
     /// Rewrites a text of statements.
@@ -141,6 +183,7 @@ impl Rewriter<'_> {
             open: self.out.open + imports.len(),
             storages: self.out.storages,
             part_of: Some(sub.to_owned()),
+            caches_private: false,
         })
     }
 }

@@ -23,6 +23,8 @@ pub struct Upgraded {
     pub storages: Vec<String>,
     /// The subroutine that the text is a part of, if it has no declarations.
     pub part_of: Option<String>,
+    /// Whether the new text has responses cached that their origins call private, as the old one had.
+    pub caches_private: bool,
 }
 
 /// The position of a token that is at fault, and the reason.
@@ -69,6 +71,9 @@ pub struct Output {
     pub lifetimes: Vec<bool>,
     /// Whether a `vcl_fetch` was written.
     pub has_fetch: bool,
+    pub caches_private: bool,
+    /// Marks of the current director.
+    pub marks: Vec<String>,
 }
 
 impl<'t> Rewriter<'t> {
@@ -85,12 +90,17 @@ impl<'t> Rewriter<'t> {
             usage: Usage::default(),
             out: Output::default(),
         };
-        // A name of this text or of one that it includes may hide that of the module.
+        // A name of this text, of one that it includes, or of one that includes it may hide that of the module. A text
+        // that others include has no backend.
         let declares = |at: usize| matches!(rewriter.word(at), "acl" | "backend" | "probe" | "sub");
         let names = |at: usize| declares(at) || matches!(rewriter.kind(at), Tok::Tilde | Tok::NoMatch);
         let may_be_hidden =
             |at: usize| rewriter.word(at) == "include" || rewriter.word(at) == "purge" && names(at - 1);
-        if rewriter.word(0) == "include" || (1..tokens.len()).any(may_be_hidden) {
+        let declares_origin = |at: usize| {
+            matches!(rewriter.word(at), "backend" | "director") && rewriter.kind(at + 1) == Tok::Id
+        };
+        let is_included = !(0..tokens.len()).any(declares_origin);
+        if is_included || rewriter.word(0) == "include" || (1..tokens.len()).any(may_be_hidden) {
             rewriter.purge_module = "purge_module";
         }
         rewriter
@@ -155,22 +165,29 @@ impl<'t> Rewriter<'t> {
 
     /// Writes a comment for a human on a line before the current statement.
     pub fn mark(&mut self, what: &str) {
-        self.out.open += 1;
+        self.mark_all(&[what]);
+    }
+
+    /// Writes several comments for a human on lines before the current statement.
+    pub fn mark_all<S: AsRef<str>>(&mut self, marks: &[S]) {
+        if marks.is_empty() {
+            return;
+        }
+        self.out.open += marks.len();
         let start = self.out.statement;
         let line = self.out.text[..start].iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
         let before = &self.out.text[line..start];
-        let comment = if before.iter().all(u8::is_ascii_whitespace) {
-            [format!("{MARK} {what}\n").as_bytes(), before].concat()
-        } else {
-            let indent: Vec<u8> = before.iter().copied().take_while(u8::is_ascii_whitespace).collect();
-            [
-                format!("\n{}    {MARK} {what}\n", String::from_utf8_lossy(&indent)).as_bytes(),
-                &indent[..],
-                b"    ",
-            ]
-            .concat()
-        };
-        self.out.text.splice(start..start, comment.iter().copied());
+        let blanks = before.iter().take_while(|b| b.is_ascii_whitespace());
+        let mut indent: String = blanks.map(|b| char::from(*b)).collect();
+        let mut comment = String::new();
+        if indent.len() < before.len() {
+            indent.push_str("    ");
+            comment = format!("\n{indent}");
+        }
+        for mark in marks {
+            comment.extend([MARK, " ", mark.as_ref(), "\n", indent.as_str()]);
+        }
+        self.out.text.splice(start..start, comment.bytes());
         self.out.statement += comment.len();
     }
 

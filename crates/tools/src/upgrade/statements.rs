@@ -88,7 +88,7 @@ impl Rewriter<'_> {
         if operator >= semicolon {
             return self.comment_out(at, semicolon + 1, "this assignment is not complete");
         }
-        let is_zero = matches!(self.word(value), "0");
+        let is_zero = self.is_zero(value);
         match (name.as_str(), context) {
             ("req.hash", Context::Hash) => {
                 self.write("hash_data(");
@@ -150,6 +150,11 @@ impl Rewriter<'_> {
         }
     }
 
+    /// Returns whether a value begins with the number zero.
+    pub fn is_zero(&self, value: usize) -> bool {
+        matches!(self.word(value), "0" | "0.0")
+    }
+
     fn unset(&mut self, whole: &Statement) {
         let Statement { at, semicolon, context } = *whole;
         let (name, end) = self.whole_name(at + 1);
@@ -197,10 +202,11 @@ impl Rewriter<'_> {
     fn call(&mut self, whole: &Statement) {
         let old = self.word(whole.at + 1);
         let is_copy = whole.context == Context::BackendError;
+        let is_of_fetch = is_copy || whole.context == Context::Fetch;
         let new = match old {
             "vcl_fetch" => "vcl_backend_response",
             "vcl_error" => "vcl_synth",
-            other if is_copy => self.contexts.error_copy(other).unwrap_or(other),
+            other if is_of_fetch => self.contexts.error_copy(other).unwrap_or(other),
             other => other,
         }
         .to_owned();

@@ -34,11 +34,6 @@ impl Usage {
         self.first_lifetime.get_or_insert(at);
     }
 
-    /// Returns whether the text may set the lifetime of a response.
-    pub fn has_lifetime(&self) -> bool {
-        self.first_lifetime.is_some()
-    }
-
     /// Returns whether a subroutine of the client's side other than `sub` reads a variable.
     pub fn is_read_beside(&self, sub: &str, name: &str) -> bool {
         let readers = self.readers.get(&name.to_ascii_lowercase());

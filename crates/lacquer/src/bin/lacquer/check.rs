@@ -89,23 +89,17 @@ pub fn ensure_correct(file: &str) -> Result<(), Failure> {
 
 /// Compiles a text that took the place of a file, without looking up names, and returns its errors. Without `vcl_path`,
 /// relative includes are searched beside the file first.
-pub fn errors_of(
-    file: &str,
-    text: &[u8],
-    storages: &[String],
-    values: &Values,
-) -> Result<Vec<Diagnostic>, Failure> {
-    let mut settings = Settings::new(values)?;
+pub fn errors_of(file: &str, text: &[u8], storages: &[String], mut settings: Settings) -> Vec<Diagnostic> {
     settings.is_offline = true;
     settings.is_beside = true;
     settings.storages.extend_from_slice(storages);
     let mut diagnostics = diagnose(file, text, &settings);
     diagnostics.retain(|d| d.severity == Severity::Error);
-    Ok(diagnostics)
+    diagnostics
 }
 
 /// The daemon's options that a VCL file depends on.
-struct Settings {
+pub struct Settings {
     storages: Vec<String>,
     labels: Vec<String>,
     vcl_path: Option<String>,
@@ -116,7 +110,7 @@ struct Settings {
 
 impl Settings {
     /// Adds the given storages to those of a daemon without `-s`.
-    fn new(values: &Values) -> Result<Settings, Failure> {
+    pub fn new(values: &Values) -> Result<Settings, Failure> {
         let usual = ["s0", "Transient"].map(str::to_owned);
         let mut vcl_path = None;
         for param in values.many("p") {

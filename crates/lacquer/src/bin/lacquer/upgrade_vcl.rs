@@ -7,7 +7,7 @@ use lacquer_manager::show_bytes;
 use lacquer_tools::{MARK, SUBROUTINES, report, upgrade};
 
 use crate::args::Values;
-use crate::check;
+use crate::check::{self, Settings};
 use crate::colors;
 use crate::failure::Failure;
 use crate::format::read;
@@ -26,6 +26,7 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
         return Err(Failure::new(format_args!("--in {unknown}: there is no such subroutine"))
             .hint(format_args!("the subroutines are {}", SUBROUTINES.join(", "))));
     }
+    let settings = Settings::new(values)?;
     let text = read(file)?;
     let upgraded = match upgrade(name, &text, sub) {
         Ok(upgraded) => upgraded,
@@ -39,6 +40,12 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
         let places = if upgraded.open == 1 { "place needs" } else { "places need" };
         eprintln!("lacquer: {} {places} a decision of yours: look for `{MARK}`", upgraded.open);
     }
+    if upgraded.caches_private {
+        eprintln!(
+            "lacquer: as in Varnish 2 and 3, responses with no-cache, no-store or private are cached and shared: \
+             remove vcl_beresp_control if they should not be"
+        );
+    }
     if let Some(part_of) = &upgraded.part_of {
         let which = if sub.is_some() { "" } else { " (for another one: --in NAME)" };
         eprintln!(
@@ -46,7 +53,7 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
         );
         return Ok(ExitCode::SUCCESS);
     }
-    let mut errors = check::errors_of(name, &upgraded.text, &upgraded.storages, values)?;
+    let mut errors = check::errors_of(name, &upgraded.text, &upgraded.storages, settings);
     if errors.is_empty() {
         eprintln!("lacquer: the result loads; try it before you use it");
         return Ok(ExitCode::SUCCESS);

@@ -516,9 +516,12 @@ fn a_subroutine_of_both_sides_is_marked() {
 fn long_texts_are_upgraded_soon() {
     let headers: Vec<String> = (0..10_000).map(|n| format!("set bereq.http.h{n} = \"1\"; ")).collect();
     let headers = headers.concat();
+    let lost = format!(".retries = 5 /* {} */; ", "comment ".repeat(15));
     for old in [
         format!("{BACKEND}sub vcl_hit {{ {} }}\n", "purge; ".repeat(60_000)),
         format!("{BACKEND}sub vcl_miss {{ {headers} }}\n"),
+        format!("{BACKEND}director d random {{ {} }}\n", lost.repeat(40_000)),
+        format!("{BACKEND}sub vcl_fetch {{ {} }}\n", "set beresp.ttl = 1h; ".repeat(20_000)),
     ] {
         let start = std::time::Instant::now();
         upgraded(&old);
@@ -541,6 +544,7 @@ fn the_name_of_a_module_may_be_taken() {
         "include \"./acl.vcl\";\nsub vcl_hit { purge; }\n",
         "sub vcl_recv { if (!client.ip ~ purge) { pass; } }\nsub vcl_hit { purge; }\n",
         "sub vcl_recv { if (client.ip !~ purge) { pass; } }\nsub vcl_hit { purge; }\n",
+        "sub vcl_hit { purge; }\n",
     ] {
         let new = upgraded(old);
         assert!(new.contains("import purge as purge_module;\n") && !new.contains(" purge.hard"), "{new}");

@@ -34,6 +34,29 @@ const PARTS: &[(&str, &str, &str)] = &[
     ),
     ("hash_data(req.url req.http.a); hash;", "vcl_hash", "hash_data(req.url + req.http.a); return (lookup);"),
     ("pass;", "vcl_recv", "return (pass);"),
+    ("if (obj.ttl > 0s) { return (deliver); }", "vcl_hit", "if (obj.ttl > 0s) { return (deliver); }"),
+    ("if (obj.ttl < 2m) { set obj.ttl = 2m; }", "vcl_fetch", "if (beresp.ttl < 2m) { set beresp.ttl = 2m; }"),
+    (
+        "if (bereq.retries > 0) { return (abandon); } set bereq.http.X = \"1\";",
+        "vcl_backend_fetch",
+        "if (bereq.retries > 0) { return (abandon); } set bereq.http.X = \"1\";",
+    ),
+    (
+        "if (bereq.retries < 2) { return (retry); }",
+        "vcl_backend_response",
+        "if (bereq.retries < 2) { return (retry); }",
+    ),
+    (
+        "set bereq.http.connection = \"close\"; pipe;",
+        "vcl_pipe",
+        "set bereq.http.connection = \"close\"; return (pipe);",
+    ),
+    (
+        "if (bereq.request == \"GET\") { fetch; }",
+        "vcl_miss",
+        "if (req.method == \"GET\") { return (fetch); }",
+    ),
+    ("new d = directors.random();", "vcl_init", "new d = directors.random();"),
     ("std.syslog(1, req.url \"x\"); # end", "vcl_recv", "std.syslog(1, req.url + \"x\"); # end"),
 ];
 
@@ -45,6 +68,17 @@ fn statements_without_a_subroutine_are_a_part_of_one() {
     // It loads with the file that includes it.
     let (new, _) = part("set beresp.ttl = 5m; unset beresp.http.Set-Cookie; return (deliver);", None);
     loads(&format!("vcl 4.0;\n{BACKEND}sub vcl_backend_response {{ {new} }}\n"));
+}
+
+#[test]
+fn a_part_of_one_of_several_subroutines_needs_a_name() {
+    for old in ["set bereq.http.connection = \"close\";", "if (bereq.http.a) { return (fetch); }"] {
+        let error = upgrade("old.vcl", old.as_bytes(), None).expect_err(old);
+        assert!(error.pretty().contains("name the subroutine with --in"), "{}", error.pretty());
+        for sub in ["vcl_pipe", "vcl_backend_fetch"] {
+            assert_eq!(part(old, Some(sub)), (old.to_owned(), Some(sub.to_owned())));
+        }
+    }
 }
 
 #[test]

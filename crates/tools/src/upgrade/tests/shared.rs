@@ -39,3 +39,30 @@ fn files_of_vcl_error_are_marked_in_its_copy() {
         assert!(copy.contains(MARK), "{new}");
     }
 }
+
+#[test]
+fn vcl_fetch_calls_the_second_version_of_what_vcl_error_calls_too() {
+    let new = loads(&format!(
+        "{BACKEND}sub deep {{ set obj.http.X = req.url; }}\nsub own {{ call deep; }}\n\
+         sub vcl_recv {{ lookup; }}\nsub vcl_error {{ call deep; }}\nsub vcl_fetch {{ call own; call deep; }}\n"
+    ));
+    for part in [
+        "sub deep { set resp.http.X = req.url; }",
+        "sub deep_backend { set beresp.http.X = bereq.url; }",
+        "sub own { call deep_backend; }",
+        "sub vcl_synth { call deep; }",
+        "sub vcl_backend_error { call deep_backend; }",
+        "sub vcl_backend_response { call own; call deep_backend; }",
+    ] {
+        assert!(new.contains(part), "{part}\n{new}");
+    }
+    assert!(!new.contains(MARK), "{new}");
+}
+
+#[test]
+fn a_subroutine_of_vcl_fetch_and_the_client_has_the_variables_of_the_client() {
+    let new = upgraded(&format!(
+        "{BACKEND}sub h {{ set req.http.X = req.url; }}\nsub vcl_deliver {{ call h; }}\nsub vcl_fetch {{ call h; }}\n"
+    ));
+    assert!(new.contains("for the backend's side\nsub h { set req.http.X = req.url; }"), "{new}");
+}
