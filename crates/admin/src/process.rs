@@ -99,7 +99,8 @@ fn serve(config: AdminConfig, commands: UnixStream) -> std::io::Result<std::conv
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(2).build()?;
     runtime.block_on(async move {
-        tokio::spawn(threads::task("lists", Arc::clone(&app.lists).run(app.manager.clone(), directory)));
+        let lists = Arc::clone(&app.lists).run(app.manager.clone(), directory, Arc::clone(&app.reads));
+        tokio::spawn(threads::task("lists", lists));
         let exports = Arc::clone(&app);
         tokio::spawn(threads::task("exports", async move { exports.export_metrics().await }));
         for socket in config.sockets {
