@@ -106,7 +106,7 @@ fn serve(config: AdminConfig, commands: UnixStream) -> std::io::Result<std::conv
         for socket in config.sockets {
             let listener = listener(&socket)?;
             let guard = Arc::new(Guard::new(socket.is_unix, socket.token.as_deref(), socket.hosts));
-            tokio::spawn(accept(listener, guard, Arc::clone(&app)));
+            tokio::spawn(threads::task("accept", accept(listener, guard, Arc::clone(&app))));
         }
         std::future::pending().await
     })
