@@ -218,7 +218,7 @@ async function rows(browser) {
 }
 
 // A user who leaves while the page waits before it connects again.
-async function left(browser, manager, token) {
+async function left(browser, manager, admin, token) {
   const pids = readFileSync(`/proc/${manager}/task/${manager}/children`, "utf8").trim().split(/\s+/);
   const pid = pids.find((pid) => readFileSync(`/proc/${pid}/comm`, "utf8").trim() === "lacquer-admin");
   check("the admin process is found", pid !== undefined, pids.join(" "));
@@ -228,6 +228,7 @@ async function left(browser, manager, token) {
   // The pause is two seconds, and the process is started again after one.
   await sleep(4000);
   check("nothing is asked for a user who has left", await browser.run("document.getElementById('login-error').textContent === '' && document.getElementById('status').textContent === 'Not connected'"));
+  await until("the admin process serves again", async () => (await fetch(`http://127.0.0.1:${admin}/readyz`)).ok, 60);
   await browser.run(`document.getElementById('token').value = ${JSON.stringify(token)}; document.getElementById('login-form').requestSubmit()`);
   await until("another login works", async () => await browser.run("document.getElementById('status').textContent") === "Running");
 }
@@ -274,7 +275,7 @@ async function main() {
   await views(browser);
   await keyboard(browser);
   await stopped(browser, management);
-  await left(browser, manager, token);
+  await left(browser, manager, admin, token);
   const errors = browser.messages.filter((message) => message.method === "Runtime.exceptionThrown" || message.method === "Log.entryAdded" && message.params.entry.level === "error" && message.params.entry.source === "security");
   check("there is no error of a script or of the policy", errors.length === 0, JSON.stringify(errors[0]));
   state.stop = true;

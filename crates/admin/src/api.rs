@@ -40,6 +40,8 @@ use crate::watch::Watch;
 
 /// Requests of a reply about the log, unless the client asks for another number.
 const LINES: u64 = 50;
+/// Bytes of a list in JSON that are converted at once. More of them are converted on a thread where that may take long.
+const LONG_LIST: usize = 1 << 20;
 const SNAPSHOT_TIME: Duration = Duration::from_secs(4);
 
 /// Everything that requests use.
@@ -305,13 +307,8 @@ impl App {
     /// Runs a command whose reply is a list in JSON: version, words and time, and then the items.
     async fn list(&self, words: &[&str]) -> Outcome {
         let text = self.run(&self.manager, words).await?;
-        match serde_json::from_str(&text) {
-            Ok(Value::Array(mut all)) => {
-                let items = all.split_off(all.len().min(3));
-                Ok(Reply::json(200, &json!({"items": items})))
-            }
-            _ => Err(Reply::error(502, "the manager's reply is not JSON")),
-        }
+        // The long list of bans would keep all other requests waiting.
+        if text.len() > LONG_LIST { self.read(move || items(&text)).await? } else { items(&text) }
     }
 
     /// Runs a command. A refusal is an error.
@@ -325,6 +322,17 @@ impl App {
             _ if is_unknown_name(&text) => Err(Reply::error(404, text.trim())),
             _ => Err(Reply::error(400, text.trim())),
         }
+    }
+}
+
+/// Returns the items of a list: behind version, words and time.
+fn items(text: &str) -> Outcome {
+    match serde_json::from_str(text) {
+        Ok(Value::Array(mut all)) => {
+            let items = all.split_off(all.len().min(3));
+            Ok(Reply::json(200, &json!({"items": items})))
+        }
+        _ => Err(Reply::error(502, "the manager's reply is not JSON")),
     }
 }
 

@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use lacquer_inspect::counters;
+use lacquer_inspect::counters::read_chosen;
 use lacquer_inspect::directory::Directory;
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 use tokio::sync::watch::{Receiver, Sender, channel};
+use tokio::task::spawn_blocking;
 
 use crate::manager_link::ManagerLink;
 
@@ -31,11 +33,11 @@ impl Lists {
         self.0.subscribe()
     }
 
-    /// Reads the lists again and again while a dashboard is open.
-    pub async fn run(self: Arc<Lists>, manager: ManagerLink, directory: Directory) {
+    /// Reads the lists again and again while a dashboard is open. `reads` limits the reads of counters.
+    pub async fn run(self: Arc<Lists>, manager: ManagerLink, directory: Directory, reads: Arc<Semaphore>) {
         loop {
             if self.0.receiver_count() > 0 {
-                let Counts { tags, bans: ban_count } = Counts::read(&directory);
+                let Counts { tags, bans: ban_count } = counts(&directory, &reads).await;
                 let bans = match ban_count {
                     Some(MOST_BANS..) => None,
                     _ => items(&manager, &["ban.list", "-j"], BANS).await,
@@ -76,13 +78,28 @@ struct Counts {
 impl Counts {
     fn read(directory: &Directory) -> Counts {
         let mut counts = Counts::default();
-        for counter in counters::read(directory).unwrap_or_default() {
-            if counter.name == "MAIN.bans" {
-                counts.bans = Some(counter.value);
-            } else if counts.tags.is_none() && counter.name.ends_with("XKEY.g_keys") {
-                counts.tags = Some(counter.value);
+        // There may be very many others.
+        let is_chosen = |set: &str| set == "MAIN" || set.ends_with("XKEY");
+        for set in read_chosen(directory, &is_chosen).unwrap_or_default() {
+            for (element, value) in set.counters() {
+                match (&*set.ident, &*element.name) {
+                    ("MAIN", "bans") => counts.bans = Some(value),
+                    (_, "g_keys") => counts.tags = counts.tags.or(Some(value)),
+                    _ => {}
+                }
             }
         }
         counts
     }
+}
+
+/// Reads the counts on a thread where that may take long, while no request reads.
+async fn counts(directory: &Directory, reads: &Arc<Semaphore>) -> Counts {
+    let Ok(permit) = Arc::clone(reads).acquire_owned().await else { return Counts::default() };
+    let directory = directory.clone();
+    let read = spawn_blocking(move || {
+        let _permit = permit;
+        Counts::read(&directory)
+    });
+    read.await.unwrap_or_default()
 }

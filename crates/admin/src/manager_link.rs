@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::limits::{COMMAND_TIME, COMMANDS};
+use crate::threads;
 
 /// A use of the connection. It returns false if the connection is of no more use.
 type Job = Box<dyn FnOnce(&mut Management) -> bool + Send>;
@@ -34,7 +35,7 @@ impl ManagerLink {
     /// Uses a connection. The process ends when that ends: the manager then starts another process.
     pub fn start(stream: UnixStream, name: &str) -> std::io::Result<ManagerLink> {
         let (jobs, waiting) = sync_channel(COMMANDS);
-        std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+        threads::start(name, move || {
             if let Err(fault) = serve(stream, &waiting) {
                 eprintln!("The admin listener has lost the manager: {}", fault.what);
             }

@@ -99,13 +99,14 @@ fn serve(config: AdminConfig, commands: UnixStream) -> std::io::Result<std::conv
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(2).build()?;
     runtime.block_on(async move {
-        tokio::spawn(threads::task("lists", Arc::clone(&app.lists).run(app.manager.clone(), directory)));
+        let lists = Arc::clone(&app.lists).run(app.manager.clone(), directory, Arc::clone(&app.reads));
+        tokio::spawn(threads::task("lists", lists));
         let exports = Arc::clone(&app);
         tokio::spawn(threads::task("exports", async move { exports.export_metrics().await }));
         for socket in config.sockets {
             let listener = listener(&socket)?;
             let guard = Arc::new(Guard::new(socket.is_unix, socket.token.as_deref(), socket.hosts));
-            tokio::spawn(accept(listener, guard, Arc::clone(&app)));
+            tokio::spawn(threads::task("accept", accept(listener, guard, Arc::clone(&app))));
         }
         std::future::pending().await
     })

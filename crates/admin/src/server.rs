@@ -67,13 +67,22 @@ fn start<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     let Some(id) = app.connections.admit() else { return };
     let (guard, own) = (Arc::clone(guard), Arc::clone(app));
     let task = tokio::spawn(async move {
+        let ending = Ending(own, id);
         if let Ok(Ok(stream)) = timeout(HEAD_TIME, opened).await {
             // A client that misbehaves has got its answer, or none.
-            let _ = serve(stream, id, guard, Arc::clone(&own)).await;
+            let _ = serve(stream, id, guard, Arc::clone(&ending.0)).await;
         }
-        own.connections.ended(id);
     });
     app.connections.started(id, task.abort_handle());
+}
+
+/// Records the end of a connection, also if that is a panic, which ends its task alone.
+struct Ending(Arc<App>, u64);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.connections.ended(self.1);
+    }
 }
 
 fn serve(

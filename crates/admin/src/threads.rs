@@ -1,5 +1,5 @@
-//! Threads and tasks that last as long as the process. A panic of one ends the process, and the manager starts another: without the
-//! it, the listener would serve figures that no longer change.
+//! Threads and tasks that last as long as the process. A panic of one ends the process, and the manager starts another:
+//! otherwise, the listener would accept no more connections, or serve figures that no longer change.
 
 use std::io;
 use std::process::exit;

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use lacquer_cli::access_log::Counts;
+use lacquer_inspect::Fault;
 use lacquer_inspect::counters::read_sets;
 use lacquer_inspect::directory::Directory;
 use lacquer_inspect::log_line;
@@ -27,6 +28,8 @@ pub struct Watch {
     snapshots: Sender<Bytes>,
     latencies: Mutex<Latencies>,
     series: Mutex<Series>,
+    /// Why there are no counters, as it was last reported.
+    fault: Mutex<Option<Fault>>,
     wanted: Mutex<Option<Instant>>,
     overruns: AtomicU64,
 }
@@ -43,6 +46,7 @@ impl Watch {
             snapshots,
             latencies: Mutex::default(),
             series: Mutex::default(),
+            fault: Mutex::default(),
             wanted: Mutex::new(None),
             overruns: AtomicU64::new(0),
         }
@@ -79,9 +83,23 @@ impl Watch {
     /// Calls a function with the present values of all counters.
     pub fn with_series<T>(&self, function: impl FnOnce(&Series) -> T) -> T {
         let mut series = lock(&self.series);
+        let read = read_sets(&self.directory);
+        if let Some(line) = self.news_of(read.as_ref().err()) {
+            eprintln!("{line}");
+        }
         // Without a daemon that can be read, there are no counters.
-        series.update(read_sets(&self.directory).unwrap_or_default());
+        series.update(read.unwrap_or_default());
         function(&series)
+    }
+
+    /// Returns the line to print about why there are no counters, unless the last read had the same fault.
+    fn news_of(&self, fault: Option<&Fault>) -> Option<String> {
+        let mut last = lock(&self.fault);
+        if last.as_ref() == fault {
+            return None;
+        }
+        *last = fault.cloned();
+        fault.map(|fault| format!("The admin listener: no counters: {}; {}", fault.what, fault.hint))
     }
 
     pub fn is_wanted(&self) -> bool {
@@ -128,6 +146,16 @@ mod tests {
     use lacquer_live::figures::Figures;
 
     use super::*;
+
+    #[test]
+    fn the_reason_without_counters_is_reported_once() {
+        let watch = Watch::new(Directory::at(Path::new("/nonexistent")));
+        let fault = Fault::new("the index is too large", "discard VCL programs");
+        let line = "The admin listener: no counters: the index is too large; discard VCL programs";
+        assert_eq!(watch.news_of(Some(&fault)).as_deref(), Some(line));
+        assert_eq!((watch.news_of(Some(&fault)), watch.news_of(None)), (None, None));
+        assert!(watch.news_of(Some(&fault)).is_some(), "it was read meanwhile");
+    }
 
     #[test]
     fn sick_origins_are_shown_among_very_many() {

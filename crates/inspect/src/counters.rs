@@ -81,8 +81,19 @@ pub fn read(directory: &Directory) -> Result<Vec<Counter>, Fault> {
 
 /// Reads all sets that the daemon shows, in no order.
 pub fn read_sets(directory: &Directory) -> Result<Vec<Set>, Fault> {
+    let all = read_chosen(directory, &|_| true)?;
+    if all.is_empty() {
+        let what = format!("the counters of {} cannot be read", directory.path().display());
+        return Err(Fault::new(what, "run the command as root, as the daemon's user or in its group"));
+    }
+    Ok(all)
+}
+
+/// Reads the sets that the daemon shows and whose names are chosen, in no order.
+pub fn read_chosen(directory: &Directory, is_chosen: &dyn Fn(&str) -> bool) -> Result<Vec<Set>, Fault> {
     let mut all = Vec::new();
-    let indexes = [Some(directory.manager_index()?), directory.worker_index().ok()];
+    // Without a worker, there are those of the manager.
+    let indexes = [Some(directory.manager_index()?), directory.index_of_any_worker()?];
     let lines: Vec<(&Path, Line<'_>)> = indexes
         .iter()
         .flatten()
@@ -97,7 +108,7 @@ pub fn read_sets(directory: &Directory) -> Result<Vec<Set>, Fault> {
     let mut files = Files::default();
     // Many sets have the same description.
     let mut descriptions = BTreeMap::new();
-    for (folder, line) in lines.iter().filter(|(_, line)| line.class == SETS) {
+    for (folder, line) in lines.iter().filter(|(_, line)| line.class == SETS && is_chosen(line.ident)) {
         // A set may be removed while it is read.
         let Ok(Some((values, number))) = values(folder, line, &mut files) else { continue };
         let found = descriptions.entry(number).or_insert_with(|| {
@@ -109,10 +120,6 @@ pub fn read_sets(directory: &Directory) -> Result<Vec<Set>, Fault> {
             let (ident, description) = (line.ident.to_owned(), Arc::clone(description));
             all.push(Set { ident, values, description });
         }
-    }
-    if all.is_empty() {
-        let what = format!("the counters of {} cannot be read", directory.path().display());
-        return Err(Fault::new(what, "run the command as root, as the daemon's user or in its group"));
     }
     Ok(all)
 }
@@ -184,7 +191,28 @@ pub fn is_wanted(name: &str, patterns: &[String]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
+    use lacquer_shm::vsm::{CHILD_DIRNAME, MGT_DIRNAME};
+
     use super::*;
+
+    #[test]
+    fn an_index_that_cannot_be_read_is_not_taken_for_an_absent_worker() {
+        let folder = lacquer_testing::Folder::new("counters");
+        let path = folder.join("n");
+        let index = |part: &str, text: &str| {
+            fs::create_dir_all(path.join(part)).expect("it is writable");
+            fs::write(path.join(part).join("_.index"), text).expect("it is writable");
+        };
+        index(MGT_DIRNAME, "# 1 1\n");
+        let read = || read_chosen(&Directory::at(&path), &|_| true).map(|all| all.len());
+        assert_eq!(read(), Ok(0));
+        index(CHILD_DIRNAME, "# 2 2\n");
+        assert_eq!(read(), Ok(0));
+        index(CHILD_DIRNAME, "damaged");
+        assert!(read().is_err());
+    }
 
     #[test]
     fn counters_without_a_place_are_left_out() {

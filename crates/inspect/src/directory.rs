@@ -145,6 +145,14 @@ impl Directory {
         self.index_of(CHILD_DIRNAME)
     }
 
+    /// Returns the segments that the worker offers; `None` if there is no worker.
+    pub fn index_of_any_worker(&self) -> Result<Option<Index>, Fault> {
+        match self.index(CHILD_DIRNAME) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            index => index.map(Some).map_err(|error| self.cannot_read(&error)),
+        }
+    }
+
     /// Returns the segments that the manager offers.
     pub fn manager_index(&self) -> Result<Index, Fault> {
         self.index_of(MGT_DIRNAME)

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Fault {
     pub what: String,
     pub hint: String,

@@ -21,6 +21,9 @@ const BATCH: usize = 64 << 10;
 /// How long [`Sink::flush`] waits for a socket that has accepted something, and the time between two attempts.
 const TURN: Duration = Duration::from_millis(40);
 const NAP: Duration = Duration::from_micros(500);
+/// How long a socket may accept nothing until [`Sink::make_room`] and [`Sink::finish`] give up, and the time between two attempts.
+const PATIENCE: Duration = Duration::from_secs(3);
+const PAUSE: Duration = Duration::from_millis(10);
 /// Bytes of a message to the system's log, and of what precedes the line in it.
 const DATAGRAM: usize = 8 << 10;
 const PREFIX: usize = "<134>lacquer[4194304]: ".len();
@@ -166,6 +169,32 @@ impl Sink {
         }
         self.forget_sent();
         Ok(self.buffer.is_empty())
+    }
+
+    /// Waits until there is room for more lines. Returns false if a socket accepts nothing for long, and fails like
+    /// [`Sink::write`].
+    pub fn make_room(&mut self) -> io::Result<bool> {
+        self.flush_until(BUFFER / 2)
+    }
+
+    /// Waits until nothing waits. Returns and fails like [`Sink::make_room`].
+    pub fn finish(&mut self) -> io::Result<bool> {
+        self.flush_until(0)
+    }
+
+    fn flush_until(&mut self, most: usize) -> io::Result<bool> {
+        let (mut least, mut end) = (self.buffer.len(), Instant::now() + PATIENCE);
+        while self.buffer.len() > most {
+            self.flush()?;
+            if self.buffer.len() < least {
+                (least, end) = (self.buffer.len(), Instant::now() + PATIENCE);
+            } else if self.target != Target::Stdout && Instant::now() >= end {
+                return Ok(false);
+            } else {
+                thread::sleep(PAUSE);
+            }
+        }
+        Ok(true)
     }
 
     /// Writes to standard output until nothing waits, or until it accepts no more now: another process may have made it
@@ -485,6 +514,26 @@ mod tests {
         let text = all.join().expect("it reads").expect("text");
         assert!(text.ends_with("\nnext\n") && text.lines().rev().skip(1).all(|read| read == line));
         assert_eq!(text.lines().count() as u64, written);
+    }
+
+    #[test]
+    fn more_lines_than_have_room_wait_for_their_reader() {
+        let (mut reader, writer) = UnixStream::pair().expect("sockets");
+        writer.set_nonblocking(true).expect("a socket");
+        let all = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(100));
+            io::copy(&mut reader, &mut io::sink()).expect("it reads")
+        });
+        let mut sink = output(writer);
+        let line = "x".repeat(9_999);
+        for _ in 0..2 * BUFFER / line.len() {
+            sink.write(&line).expect("it is buffered");
+            assert_eq!(sink.make_room().ok(), Some(true));
+        }
+        assert_eq!((sink.finish().ok(), sink.dropped(), sink.waiting()), (Some(true), 0, 0));
+        let written = sink.written();
+        drop(sink);
+        assert_eq!(all.join().expect("it ends"), written * 10_000);
     }
 
     #[test]

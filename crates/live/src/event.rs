@@ -18,7 +18,8 @@ pub enum Event {
 /// A request of a client. All texts are escaped.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Seen {
-    /// The host and the URL of the page that the cache looked up, which may be purged.
+    /// The host and the URL of the page that the cache looked up, which may be purged. A space is between them if the first
+    /// slash does not separate them.
     pub url: String,
     /// Those that the client sent, if they differ.
     pub asked: Option<String>,
@@ -78,6 +79,9 @@ impl Seen {
         let parts = Parts::of(request)?;
         let text = |page: Page<'_>| {
             let mut url = plain(page.host.unwrap_or_default());
+            if !are_apart(page) {
+                url.push(' ');
+            }
             add_plain(&mut url, page.url.unwrap_or_default());
             visible(url)
         };
@@ -88,6 +92,11 @@ impl Seen {
         let (url, status, how, bytes) = (text(page), parts.status(), parts.how(), parts.bytes());
         Some(Seen { url, asked, status, how, bytes, wait })
     }
+}
+
+/// Returns whether the first slash separates the host and the URL, which VCL may have set to any text.
+fn are_apart(page: Page<'_>) -> bool {
+    page.url.is_none_or(|url| url.starts_with(b"/")) && page.host.is_none_or(|host| !host.contains(&b'/'))
 }
 
 impl SeenFetch {

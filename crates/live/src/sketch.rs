@@ -127,9 +127,9 @@ impl Sketch {
         &self.heap
     }
 
-    /// Keeps only some texts.
-    pub fn retain(&mut self, is_kept: &dyn Fn(&str) -> bool) {
-        self.heap.retain(|entry| is_kept(&entry.text));
+    /// Keeps only some texts, by them and by what was asked for.
+    pub fn retain(&mut self, is_kept: &dyn Fn(&str, Option<&str>) -> bool) {
+        self.heap.retain(|entry| is_kept(&entry.text, entry.asked.as_deref()));
         self.heap.sort_by_key(|entry| entry.count);
         let places = self.heap.iter().enumerate().map(|(at, entry)| (entry.text.clone(), at));
         self.places = places.collect();
@@ -216,7 +216,7 @@ mod tests {
             assert_eq!((entry.count, entry.error), (counts[&entry.text], 0));
             assert_eq!((entry.tally.requests, entry.tally.bytes), (entry.count, 10 * entry.count));
         }
-        sketch.retain(&|text| text.ends_with('2'));
+        sketch.retain(&|text, _| text.ends_with('2'));
         check(&sketch);
         assert!(!sketch.texts().is_empty() && sketch.texts().iter().all(|entry| entry.text.ends_with('2')));
     }

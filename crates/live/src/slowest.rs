@@ -61,8 +61,9 @@ impl Slowest {
         &self.all
     }
 
-    pub fn retain(&mut self, is_kept: &dyn Fn(&str) -> bool) {
-        self.all.retain(|slow| is_kept(&slow.text));
+    /// Keeps only some texts, by them and by what was asked for.
+    pub fn retain(&mut self, is_kept: &dyn Fn(&str, Option<&str>) -> bool) {
+        self.all.retain(|slow| is_kept(&slow.text, slow.asked.as_deref()));
     }
 
     /// Adds what another one has kept.

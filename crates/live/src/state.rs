@@ -94,7 +94,8 @@ impl State {
     }
 
     fn request(&mut self, now: f64, seen: &Seen) {
-        if self.filter.as_deref().is_some_and(|filter| !accepts(filter, &seen.url)) {
+        let asked = seen.asked.as_deref();
+        if self.filter.as_deref().is_some_and(|filter| !accepts(filter, &seen.url, asked)) {
             return;
         }
         let class = Class::of(seen.how);
@@ -102,7 +103,6 @@ impl State {
         let tally = Tally { requests: 1, hits, bytes: seen.bytes, seconds: seen.wait };
         let log = self.log.at(now, Seconds::new);
         log.matching.add(&tally);
-        let asked = seen.asked.as_deref();
         log.busiest.add_asked(&seen.url, asked, &tally);
         log.slowest.add_asked(&seen.url, asked, (seen.wait, seen.status, seen.how));
         match class {
@@ -166,12 +166,14 @@ impl State {
         &self.daemon.status
     }
 
-    /// Counts only requests whose host and URL contain a text, without regard to case. What was counted before and does
-    /// not match is forgotten.
+    /// Counts only requests whose host and URL contain a text, without regard to case: those of the page that the cache looked
+    /// up, or those that the client sent. What was counted before and does not match is forgotten.
     pub fn set_filter(&mut self, filter: Option<String>) {
         self.filter = filter.filter(|text| !text.is_empty()).map(|text| text.to_lowercase());
         let filter = self.filter.clone();
-        let is_kept = |text: &str| filter.as_deref().is_none_or(|filter| accepts(filter, text));
+        let is_kept = |text: &str, asked: Option<&str>| {
+            filter.as_deref().is_none_or(|filter| accepts(filter, text, asked))
+        };
         for seconds in self.log.all_mut() {
             seconds.busiest.retain(&is_kept);
             seconds.missed.retain(&is_kept);
@@ -317,7 +319,7 @@ impl State {
     }
 }
 
-/// Returns whether a host and URL contain a text of lower case.
-fn accepts(filter: &str, url: &str) -> bool {
-    url.to_lowercase().contains(filter)
+/// Returns whether the host and URL of a page, or what was asked for, contain a text of lower case.
+fn accepts(filter: &str, url: &str, asked: Option<&str>) -> bool {
+    [Some(url), asked].into_iter().flatten().any(|text| text.to_lowercase().contains(filter))
 }

@@ -31,6 +31,8 @@ struct Waiting {
     queue: Queue,
     /// The latest metrics. They replace those that were not sent.
     metrics: Option<Vec<u8>>,
+    /// How often the collector has got other addresses.
+    moves: u64,
 }
 
 /// The exporter.
@@ -40,6 +42,7 @@ pub struct Exporter {
     waiting: Mutex<Waiting>,
     added: Condvar,
     has_metrics: Condvar,
+    has_moved: Condvar,
     sent: AtomicU64,
     dropped: AtomicU64,
     refused: AtomicU64,
@@ -59,6 +62,10 @@ struct Progress {
     attempts: u32,
     pause: Duration,
     next_attempt: Option<Instant>,
+    /// The moves of the collector before the last attempt; `None` if it has asked for the pause itself.
+    moves: Option<u64>,
+    /// Whether it had an address then.
+    had_address: bool,
     dropped_before: u64,
     last_complaint: Option<Instant>,
 }
@@ -71,18 +78,11 @@ impl Progress {
             attempts: 0,
             pause: Duration::ZERO,
             next_attempt: None,
+            moves: None,
+            had_address: true,
             dropped_before: 0,
             last_complaint: None,
         }
-    }
-
-    /// Waits until the next attempt. Returns false if there is none.
-    fn wait(&mut self) -> bool {
-        let next = self.next_attempt.take();
-        if let Some(next) = next {
-            std::thread::sleep(next.saturating_duration_since(Instant::now()));
-        }
-        next.is_some()
     }
 }
 
@@ -93,6 +93,7 @@ impl Exporter {
             waiting: Mutex::default(),
             added: Condvar::new(),
             has_metrics: Condvar::new(),
+            has_moved: Condvar::new(),
             sent: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
             refused: AtomicU64::new(0),
@@ -122,9 +123,38 @@ impl Exporter {
         self.has_metrics.notify_one();
     }
 
-    /// Replaces the addresses of the collector.
+    /// Replaces the addresses of the collector. What was not sent for lack of them, or to the old ones, is sent at once.
     pub fn set_addresses(&self, addresses: Vec<SocketAddr>) {
         self.target.set_addresses(addresses);
+        self.lock().moves += 1;
+        self.has_moved.notify_all();
+    }
+
+    /// Waits until the next attempt, or until the collector has other addresses. Returns false if there was no failure.
+    fn wait(&self, progress: &mut Progress) -> bool {
+        let Some(next) = progress.next_attempt.take() else { return false };
+        let moves = progress.moves;
+        let mut waiting = self.lock();
+        while moves.is_none_or(|moves| moves == waiting.moves) {
+            let left = next.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return true;
+            }
+            let woken = self.has_moved.wait_timeout(waiting, left);
+            waiting = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        if !progress.had_address {
+            // The failures were neither of the data nor of the collector.
+            progress.attempts = 0;
+            progress.pause = progress.pause.min(FIRST_PAUSE);
+        }
+        true
+    }
+
+    fn post(&self, progress: &mut Progress, path: &str, body: &[u8]) -> Outcome {
+        progress.moves = Some(self.lock().moves);
+        progress.had_address = self.target.has_address();
+        self.target.post(path, body)
     }
 
     pub fn add_overruns(&self, count: u64) {
@@ -156,7 +186,7 @@ impl Exporter {
     pub fn send_spans(&self) {
         let mut progress = Progress::of("spans");
         loop {
-            if !progress.wait() {
+            if !self.wait(&mut progress) {
                 let waiting = self.lock();
                 if !waiting.queue.is_full_batch() {
                     drop(self.added.wait_timeout(waiting, COLLECT));
@@ -170,11 +200,11 @@ impl Exporter {
     pub fn send_metrics(&self) {
         let mut progress = Progress::of("metrics");
         loop {
-            progress.wait();
+            self.wait(&mut progress);
             let wanted = self.has_metrics.wait_while(self.lock(), |waiting| waiting.metrics.is_none());
             let metrics = wanted.unwrap_or_else(PoisonError::into_inner).metrics.take();
             let body = self.request(&metrics.unwrap_or_default());
-            let outcome = self.target.post("/v1/metrics", &body);
+            let outcome = self.post(&mut progress, "/v1/metrics", &body);
             self.conclude(&mut progress, outcome, 0);
         }
     }
@@ -186,9 +216,9 @@ impl Exporter {
                 let spans = self.lock().queue.take();
                 progress.batch = (!spans.is_empty()).then(|| (self.traces(&spans), spans.len() as u64));
             }
-            let Some((body, spans)) = &progress.batch else { break };
-            let spans = *spans;
-            let outcome = self.target.post("/v1/traces", body);
+            let Some((body, spans)) = progress.batch.take() else { break };
+            let outcome = self.post(progress, "/v1/traces", &body);
+            progress.batch = Some((body, spans));
             if !self.conclude(progress, outcome, spans) {
                 return;
             }
@@ -248,6 +278,9 @@ impl Exporter {
             progress.dropped_before = self.counts().dropped_spans;
         }
         progress.pause = (progress.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
+        if wait.is_some() {
+            progress.moves = None;
+        }
         let pause = wait.map_or(progress.pause, |wait| wait.clamp(FIRST_PAUSE, LONGEST_WAIT));
         progress.next_attempt = Some(Instant::now() + pause);
         eprintln!(
@@ -376,6 +409,30 @@ mod tests {
         };
         assert!(lacquer_testing::until(is_sent));
         assert_eq!(collector.received().requests.len(), 1);
+    }
+
+    #[test]
+    fn pauses_end_when_the_collector_has_an_address() {
+        let exporter = Arc::new(without_collector());
+        let mut progress = Progress::of("spans");
+        let outcome = exporter.post(&mut progress, "/v1/traces", &[]);
+        assert!(!exporter.conclude(&mut progress, outcome, 1));
+        progress.pause = LONGEST_PAUSE;
+        progress.next_attempt = Some(Instant::now() + LONGEST_PAUSE);
+        let (own, (sender, woken)) = (Arc::clone(&exporter), channel());
+        spawn(move || {
+            let has_failed = own.wait(&mut progress);
+            let _ = sender.send((has_failed, progress.attempts, progress.pause));
+        });
+        exporter.set_addresses(vec![([127, 0, 0, 1], 1).into()]);
+        assert_eq!(woken.recv_timeout(LONGEST_PAUSE / 2), Ok((true, 0, FIRST_PAUSE)));
+        // A pause that the collector has asked for is kept.
+        let mut progress = Progress::of("spans");
+        let busy = Outcome::Later("status 429".to_owned(), Some(FIRST_PAUSE));
+        assert!(!exporter.conclude(&mut progress, busy, 1));
+        let begun = Instant::now();
+        exporter.set_addresses(Vec::new());
+        assert!(exporter.wait(&mut progress) && begun.elapsed() > FIRST_PAUSE / 2);
     }
 
     #[test]

@@ -56,6 +56,11 @@ impl Target {
         *self.addresses.write().unwrap_or_else(PoisonError::into_inner) = addresses;
     }
 
+    /// Returns whether an address is known.
+    pub fn has_address(&self) -> bool {
+        !self.addresses.read().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
     pub fn collector(&self) -> &Collector {
         &self.collector
     }

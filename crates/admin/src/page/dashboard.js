@@ -269,7 +269,7 @@ function actions(page) {
   const why = flaw(url);
   if (why) {
     place.textContent = why;
-    place.title = why === "escaped" ? "The URL contains bytes or a fragment that the log does not show as they are. Purge it by a pattern." : "The log has only the beginning of the URL (vsl_reclen). Purge it by a pattern.";
+    place.title = why === "escaped" ? "The URL does not begin with a slash, or contains bytes or a fragment that the log does not show as they are. Purge it by a pattern." : "The log has only the beginning of the URL (vsl_reclen). Purge it by a pattern.";
     place.className = "none";
     return place;
   }
@@ -346,7 +346,7 @@ function ages(all) {
  * Returns the text for a list that did not arrive.
  * @param {number | null} size
  */
-function unlisted(size) { return size == null ? "Unknown" : count(size) + ", which are not listed"; }
+function unlisted(size) { return size == null ? "Unknown" : count(size) + " bans, too many to list"; }
 
 /** @param {Lists} data */
 function lists(data) {

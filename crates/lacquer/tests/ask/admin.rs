@@ -3,11 +3,11 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lacquer_testing::admin::AdminPort;
 use lacquer_testing::client::{Response, get};
-use lacquer_testing::daemon::{Daemon, children, has_ended, signal, until, vcl};
+use lacquer_testing::daemon::{Daemon, MAX_WAIT, children, has_ended, signal, until, vcl};
 use lacquer_testing::dns::NameServer;
 use serde_json::Value;
 
@@ -317,16 +317,18 @@ fn rest_does_what_the_commands_do() {
     assert_eq!(port.ask("PATCH", "/api/v1/vcl", "").expect("a response").header("Allow"), Some("GET, POST"));
 }
 
-/// Opens a stream of events. Returns a function that returns the content of the next event with a name.
+/// Opens a stream of events. Returns a function that returns the content of the next event with a name, or `None` if none
+/// arrives in time.
 fn events(port: &AdminPort, query: &str) -> impl FnMut(&str) -> Option<Value> + use<> {
     let mut stream = TcpStream::connect(port.address).expect("it listens");
-    stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a socket");
+    stream.set_read_timeout(Some(MAX_WAIT)).expect("a socket");
     let request = port.request("GET", &format!("/api/v1/events{query}"), "");
     stream.write_all(request.as_bytes()).expect("it reads");
     let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
     move |name| {
-        let wanted = format!("event: {name}");
-        lines.find(|line| *line == wanted)?;
+        let (wanted, deadline) = (format!("event: {name}"), Instant::now() + MAX_WAIT);
+        // Other events arrive all the time.
+        lines.by_ref().take_while(|_| Instant::now() < deadline).find(|line| *line == wanted)?;
         let data = lines.next()?;
         serde_json::from_str::<Value>(data.strip_prefix("data: ")?).ok()
     }

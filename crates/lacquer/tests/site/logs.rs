@@ -47,6 +47,22 @@ fn a_log_that_cannot_be_printed_is_a_failure() {
 }
 
 #[test]
+fn lines_that_no_socket_accepts_are_a_failure() {
+    let app = App::start(MINUTE);
+    let site = Site::start(&["--backend", &app.url()], &[]);
+    site.get("/");
+    let (name, socket) = (site.folder.join("instance"), site.folder.join("nobody"));
+    let (name, to) = (name.display().to_string(), format!("unix:{}", socket.display()));
+    let (code, _, err) = lacquer(&site.folder, &["log", "-n", &name, "--to", &to]);
+    assert!(code == Some(2) && err.contains("1 lines were dropped: --to does not read them"), "{err}");
+    let collector = UnixListener::bind(&socket).expect("the path is free");
+    let (code, _, err) = lacquer(&site.folder, &["log", "-n", &name, "--to", &to]);
+    assert_eq!((code, err.as_str()), (Some(0), ""));
+    let (stream, _) = collector.accept().expect("it has connected");
+    assert_eq!(BufReader::new(stream).lines().count(), 1);
+}
+
+#[test]
 fn a_collector_that_does_not_read_holds_up_nobody() {
     let (app, folder) = (App::start(MINUTE), Folder::new("log"));
     let path = folder.join("collector");

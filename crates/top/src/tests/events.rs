@@ -92,6 +92,32 @@ fn a_request_and_its_fetch_are_parsed() {
 }
 
 #[test]
+fn the_host_ends_where_the_url_begins() {
+    let rewritten: [(&[u8], &[u8], &str); 4] = [
+        (b"Host: c", b"minute/x", "c minute/x"),
+        (b"Host: c", b"", "c "),
+        (b"Host: c/d", b"/x", "c/d /x"),
+        (b"Host: c", b"/y", "c/y"),
+    ];
+    for (host, url, shown) in rewritten {
+        let records: [(Tag, &[u8]); 9] = [
+            (Tag::Begin, b"req 1 rxreq"),
+            (Tag::ReqMethod, b"GET"),
+            (Tag::ReqURL, b"/minute/x"),
+            (Tag::ReqHeader, b"Host: c"),
+            (Tag::ReqURL, url),
+            (Tag::ReqHeader, host),
+            (Tag::VCL_call, b"HASH"),
+            (Tag::VCL_call, b"MISS"),
+            (Tag::End, b""),
+        ];
+        let events = collect(&mut Collector::default(), 2, &records);
+        let [Event::Request(seen)] = &events[..] else { panic!("{events:?}") };
+        assert_eq!((seen.url.as_str(), seen.asked.as_deref()), (shown, Some("c/minute/x")));
+    }
+}
+
+#[test]
 fn nothing_that_a_terminal_interprets_is_kept() {
     for text in HOSTILE {
         for other in HOSTILE {

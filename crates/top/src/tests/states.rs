@@ -96,6 +96,15 @@ fn a_filter_keeps_what_matches() {
     assert_eq!(urls, ["a.example/News/1", "a.example/news/3"]);
     assert_eq!((snapshot.traffic.matching.requests, snapshot.latency.hits.count()), (1, 1));
     assert_eq!(snapshot.traffic.matching_ratio, Some(1.0));
+    let rewritten = |asked: &str| match request("b.example/2", "hit", 0.1) {
+        Event::Request(seen) => Event::Request(Seen { asked: Some(asked.to_owned()), ..seen }),
+        fetch @ Event::Fetch(_) => fetch,
+    };
+    state.event(5.0, rewritten("b.example/news"));
+    state.event(5.0, rewritten("b.example/other"));
+    assert_eq!(state.snapshot(5.0, 0.0).traffic.matching.requests, 2);
+    state.set_filter(Some("example/news".into()));
+    assert_eq!(state.snapshot(5.0, 0.0).urls.busiest.len(), 3);
     state.set_filter(Some("\x1b[2J".into()));
     assert!(!crate::panel::text(&state.snapshot(5.0, 0.0)).contains('\x1b'));
     state.set_filter(Some(String::new()));

@@ -22,8 +22,6 @@ use crate::remote;
 
 const PAUSE: Duration = Duration::from_millis(50);
 const LINES: usize = 50;
-/// How long a socket may take for the last lines.
-const LAST_LINES: Duration = Duration::from_secs(3);
 /// Maximum number of past requests that are kept for printing.
 const MAX_LINES: usize = 1_000_000;
 
@@ -59,22 +57,34 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
     };
     read(&mut requests, &filter, &line_of, &mut collect)?;
     let mut sink = Sink::new(target(values)?);
-    for line in last.drain(..) {
-        if let Err(error) = sink.write(&line) {
-            note_unwritten(&error);
-            return Ok(ExitCode::SUCCESS);
-        }
+    if write(&mut sink, last).inspect_err(note_unwritten).is_err() {
+        return Ok(ExitCode::SUCCESS);
     }
     if values.has("follow") {
         return follow(&mut requests, &filter, &line_of, &mut sink);
     }
-    let end = Instant::now() + LAST_LINES;
-    let is_output = *sink.target() == Target::Stdout;
-    while matches!(sink.flush().inspect_err(note_unwritten), Ok(false)) && (is_output || Instant::now() < end)
-    {
-        thread::sleep(PAUSE);
+    if sink.finish().inspect_err(note_unwritten).is_err() {
+        return Ok(ExitCode::SUCCESS);
     }
-    Ok(ExitCode::SUCCESS)
+    match sink.dropped() + sink.waiting() {
+        0 => Ok(ExitCode::SUCCESS),
+        lost => Err(Failure::new(format_args!("{lost} lines were dropped: {}", why_dropped(&sink)))),
+    }
+}
+
+/// Writes lines, and waits for a slow reader. If a socket accepts nothing for long, the lines without room are dropped.
+fn write(sink: &mut Sink, lines: VecDeque<String>) -> io::Result<()> {
+    let mut is_read = true;
+    for line in lines {
+        sink.write(&line)?;
+        is_read = is_read && sink.make_room()?;
+    }
+    Ok(())
+}
+
+/// Returns why lines are dropped.
+fn why_dropped(sink: &Sink) -> &'static str {
+    if *sink.target() == Target::Stdout { "nobody reads standard output" } else { "--to does not read them" }
 }
 
 fn format(values: &Values) -> Result<Format, Failure> {
@@ -161,7 +171,7 @@ impl Reported {
             eprintln!("lacquer: some requests were overwritten before they were read; raise vsl_space");
         }
         if let Some(total) = self.drops.due(now) {
-            eprintln!("lacquer: lines were dropped, {total} so far: --to does not read them");
+            eprintln!("lacquer: lines were dropped, {total} so far: {}", why_dropped(sink));
         }
     }
 }
