@@ -163,7 +163,7 @@ fn a_result_that_shares_private_responses_is_announced() {
     for (name, rest, is_announced) in
         [("end", "", true), ("action", "return (deliver);", false), ("zero", "set beresp.ttl = 0s;", true)]
     {
-        folder.file("old.vcl", &format!("{backend}sub vcl_fetch {{ set beresp.ttl = 1h; {rest} }}\n"));
+        folder.file("old.vcl", format!("{backend}sub vcl_fetch {{ set beresp.ttl = 1h; {rest} }}\n"));
         let ran = folder.lacquer("upgrade-vcl old.vcl");
         assert_eq!(ran.code, Some(0), "{ran:?}");
         assert_eq!(ran.err.contains("remove vcl_beresp_control"), is_announced, "{name}: {ran:?}");
