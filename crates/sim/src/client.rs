@@ -119,7 +119,8 @@ impl Client {
         }
         wire::write(&self.peer, &bytes, self.chance()).await?;
         let is_cut = exchanges.iter().any(|exchange| exchange.upload == Upload::Cut);
-        if is_cut || self.requester.is_impatient(5) {
+        let has_ended = is_cut || self.requester.is_impatient(5);
+        if has_ended {
             self.peer.shutdown();
         }
         let leaves = self.requester.is_impatient(6);
@@ -128,7 +129,8 @@ impl Client {
                 return Ok(false);
             }
         }
-        Ok(true)
+        // Nothing may follow the end of its direction.
+        Ok(!has_ended)
     }
 
     /// Sends the head of a request, and the body after a 100 (Continue). Returns whether the connection can be reused.
@@ -143,10 +145,11 @@ impl Client {
             return Ok(false);
         }
         wire::write(&self.peer, &upload.bytes(&requested.body, &chance), &chance).await?;
-        if *upload == Upload::Cut {
+        let is_cut = *upload == Upload::Cut;
+        if is_cut {
             self.peer.shutdown();
         }
-        self.read(exchange, false).await
+        Ok(self.read(exchange, false).await? && !is_cut)
     }
 
     async fn head(&mut self) -> Result<Head, Broken> {
