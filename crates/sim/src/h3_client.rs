@@ -33,6 +33,8 @@ const CANCELLED: VarInt = VarInt::from_u32(0x10c);
 const NO_ERROR: u64 = 0x100;
 /// The time for a handshake, `tls_handshake_timeout`, less the time that the first packet needs.
 const LEAST_HANDSHAKE: Duration = Duration::from_secs(7);
+/// The least time after which the engine gives up on the head of a request (`timeout_idle`).
+const LEAST_SECTION: Duration = Duration::from_secs(5);
 
 pub struct H3Client {
     pub requester: Requester,
@@ -424,6 +426,12 @@ impl Driver {
 fn lost(reason: &ConnectionError, after: Duration) -> Broken {
     match reason {
         ConnectionError::ApplicationClosed(close) if close.error_code.into_inner() == NO_ERROR => {
+            Broken::Ended
+        }
+        // Packets of the head of a request may be lost again and again, too.
+        ConnectionError::ApplicationClosed(close)
+            if &*close.reason == b"Header section not complete in time" && after >= LEAST_SECTION =>
+        {
             Broken::Ended
         }
         ConnectionError::TimedOut

@@ -68,7 +68,7 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
     }
     match sink.dropped() + sink.waiting() {
         0 => Ok(ExitCode::SUCCESS),
-        lost => Err(Failure::new(format_args!("{lost} lines were dropped: {}", why_dropped(&sink)))),
+        number => Err(Failure::new(format_args!("{number} lines were dropped: {}", why_dropped(&sink)))),
     }
 }
 
