@@ -34,7 +34,7 @@ impl Tally {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Frequent {
     pub text: String,
-    /// What clients ask for to get it, such as one of them did, if that differs.
+    /// What a client asked for, if that differs.
     pub asked: Option<String>,
     /// How often it occurred, and by how much that may be too high.
     pub count: u64,
@@ -55,13 +55,8 @@ impl Sketch {
         Sketch { capacity: capacity.max(1), heap: Vec::new(), places: HashMap::new() }
     }
 
-    /// Counts an occurrence of a text.
-    pub fn add(&mut self, text: &str, tally: &Tally) {
-        self.add_asked(text, None, tally);
-    }
-
     /// Counts an occurrence of a text, and keeps what was asked for when it came into the sketch.
-    pub fn add_asked(&mut self, text: &str, asked: Option<&str>, tally: &Tally) {
+    pub fn add(&mut self, text: &str, asked: Option<&str>, tally: &Tally) {
         let text = first_chars(text, MAX_TEXT);
         let at = match self.places.get(text) {
             Some(&at) => at,
@@ -182,9 +177,9 @@ mod tests {
             if random.below(5) == 0 {
                 let which = random.below(10) as usize;
                 counts[which] += 1;
-                sketch.add(&format!("/often/{which}"), &ONE);
+                sketch.add(&format!("/often/{which}"), None, &ONE);
             } else {
-                sketch.add(&format!("/once/{number}"), &ONE);
+                sketch.add(&format!("/once/{number}"), None, &ONE);
             }
         }
         check(&sketch);
@@ -208,7 +203,7 @@ mod tests {
         let mut counts = HashMap::<String, u64>::new();
         for _ in 0..5000 {
             let text = format!("/{}", random.below(7) * random.below(7));
-            sketch.add(&text, &ONE);
+            sketch.add(&text, None, &ONE);
             *counts.entry(text).or_default() += 1;
         }
         check(&sketch);
@@ -224,9 +219,9 @@ mod tests {
     #[test]
     fn sketches_add_up_and_long_texts_are_cut() {
         let (mut one, mut two) = (Sketch::new(2), Sketch::new(2));
-        one.add("/a", &ONE);
-        two.add("/a", &ONE);
-        two.add(&"é".repeat(10_000), &ONE);
+        one.add("/a", None, &ONE);
+        two.add("/a", None, &ONE);
+        two.add(&"é".repeat(10_000), None, &ONE);
         check(&two);
         let all = most_frequent([&one, &two].into_iter(), 5);
         assert_eq!((all[0].text.as_str(), all[0].count, all.len()), ("/a", 2, 2));

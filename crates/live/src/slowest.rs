@@ -29,17 +29,8 @@ impl Slowest {
         Slowest { capacity: capacity.max(1), all: Vec::new() }
     }
 
-    pub fn add(&mut self, text: &str, seconds: f64, status: u16, how: &'static str) {
-        self.add_asked(text, None, (seconds, status, how));
-    }
-
     /// Adds a request with its duration, status and handling, and what the client asked for.
-    pub fn add_asked(
-        &mut self,
-        text: &str,
-        asked: Option<&str>,
-        (seconds, status, how): (f64, u16, &'static str),
-    ) {
+    pub fn add(&mut self, text: &str, asked: Option<&str>, (seconds, status, how): (f64, u16, &'static str)) {
         let is_full = self.all.len() >= self.capacity;
         if !seconds.is_finite() || is_full && self.all.last().is_some_and(|last| last.seconds >= seconds) {
             return;
@@ -69,7 +60,7 @@ impl Slowest {
     /// Adds what another one has kept.
     pub fn merge(&mut self, other: &Slowest) {
         for slow in &other.all {
-            self.add_asked(&slow.text, slow.asked.as_deref(), (slow.seconds, slow.status, slow.how));
+            self.add(&slow.text, slow.asked.as_deref(), (slow.seconds, slow.status, slow.how));
         }
     }
 }
@@ -87,7 +78,7 @@ mod tests {
         let mut real = HashMap::<String, f64>::new();
         for _ in 0..20_000 {
             let (text, seconds) = (format!("/{}", random.below(200)), random.below(1_000_000) as f64);
-            slowest.add(&text, seconds, 200, "miss");
+            slowest.add(&text, None, (seconds, 200, "miss"));
             let max = real.entry(text).or_default();
             *max = max.max(seconds);
         }
@@ -96,8 +87,8 @@ mod tests {
         let found: Vec<f64> = slowest.all().iter().map(|slow| slow.seconds).collect();
         assert_eq!(found, expected[..10]);
         assert!(slowest.all().iter().all(|slow| real[&slow.text] == slow.seconds));
-        slowest.add("/nan", f64::NAN, 200, "hit");
-        slowest.add(&"x".repeat(5000), 1e9, 200, "hit");
+        slowest.add("/nan", None, (f64::NAN, 200, "hit"));
+        slowest.add(&"x".repeat(5000), None, (1e9, 200, "hit"));
         assert!(slowest.all().len() == 10 && slowest.all()[0].text.len() == MAX_TEXT);
     }
 }

@@ -170,13 +170,8 @@ impl HealthFigures {
             (Some(0), _) => Health::Sick,
             (Some(_), _) | (None, u64::MAX) => Health::Healthy,
             (None, 0) => Health::Unknown,
-            (None, probes) => {
-                if probes & 1 == 1 {
-                    Health::Healthy
-                } else {
-                    Health::Sick
-                }
-            }
+            (None, probes) if probes & 1 == 1 => Health::Healthy,
+            (None, _) => Health::Sick,
         }
     }
 

@@ -103,13 +103,13 @@ impl State {
         let tally = Tally { requests: 1, hits, bytes: seen.bytes, seconds: seen.wait };
         let log = self.log.at(now, Seconds::new);
         log.matching.add(&tally);
-        log.busiest.add_asked(&seen.url, asked, &tally);
-        log.slowest.add_asked(&seen.url, asked, (seen.wait, seen.status, seen.how));
+        log.busiest.add(&seen.url, asked, &tally);
+        log.slowest.add(&seen.url, asked, (seen.wait, seen.status, seen.how));
         match class {
             Class::Hit => log.hits.add(seen.wait),
             Class::Miss => {
                 log.misses.add(seen.wait);
-                log.missed.add_asked(&seen.url, asked, &tally);
+                log.missed.add(&seen.url, asked, &tally);
                 log.missing += 1;
             }
             Class::Neither => {}
