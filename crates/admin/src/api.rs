@@ -26,7 +26,7 @@ use crate::events;
 use crate::guard::Refusal;
 use crate::health::Health;
 use crate::limits::{COMMAND_TIME, LOG_LINES, STREAMS};
-use crate::lists::Lists;
+use crate::lists::{Lists, items_of};
 use crate::live_log::LiveLog;
 use crate::manager_link::{ManagerLink, NoReply};
 use crate::metrics::{Format, Own, expose};
@@ -325,15 +325,10 @@ impl App {
     }
 }
 
-/// Returns the items of a list: behind version, words and time.
+/// Returns a reply with the items of a list of the manager.
 fn items(text: &str) -> Outcome {
-    match serde_json::from_str(text) {
-        Ok(Value::Array(mut all)) => {
-            let items = all.split_off(all.len().min(3));
-            Ok(Reply::json(200, &json!({"items": items})))
-        }
-        _ => Err(Reply::error(502, "the manager's reply is not JSON")),
-    }
+    let items = items_of(text).ok_or_else(|| Reply::error(502, "the manager's reply is not JSON"))?;
+    Ok(Reply::json(200, &json!({"items": items})))
 }
 
 /// Returns whether a refusal is for a program, a parameter or a backend that does not exist.

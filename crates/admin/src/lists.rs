@@ -61,8 +61,15 @@ impl Lists {
 /// Returns the items of a list in JSON: behind version, words and time. Returns `None` if there is no such reply.
 async fn items(manager: &ManagerLink, words: &[&str], most: usize) -> Option<Vec<Value>> {
     let reply = manager.command(words, PATIENCE).await.ok()?;
-    match serde_json::from_str(&reply.text) {
-        Ok(Value::Array(all)) => Some(all.into_iter().skip(3).take(most).collect()),
+    let mut all = items_of(&reply.text)?;
+    all.truncate(most);
+    Some(all)
+}
+
+/// Returns the items in a reply of the manager, if it is a list in JSON.
+pub fn items_of(reply: &str) -> Option<Vec<Value>> {
+    match serde_json::from_str(reply) {
+        Ok(Value::Array(all)) => Some(all.into_iter().skip(3).collect()),
         _ => None,
     }
 }

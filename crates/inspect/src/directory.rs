@@ -140,11 +140,6 @@ impl Directory {
         Ok(self.index_of(part)?.blocks(class))
     }
 
-    /// Returns the segments that the worker offers.
-    pub fn worker_index(&self) -> Result<Index, Fault> {
-        self.index_of(CHILD_DIRNAME)
-    }
-
     /// Returns the segments that the worker offers; `None` if there is no worker.
     pub fn index_of_any_worker(&self) -> Result<Option<Index>, Fault> {
         match self.index(CHILD_DIRNAME) {

@@ -6,7 +6,7 @@ use lacquer_shm::Tag;
 use super::history::{Change, Past, PastFetch, PastPurge, Removal};
 use super::lifetime::{Obstacle, Storing, storing};
 use super::story::{Place, Story};
-use super::ttl::ending;
+use super::ttl::{ending, has_error_page};
 use crate::page::short;
 use crate::transaction::{ORIGIN_REQUEST, REQUEST, Timestamp, Transaction, value_of};
 
@@ -224,15 +224,13 @@ fn failed(story: &Story, fetch: Option<&Transaction>) -> Option<Outcome> {
     if fetch.all(Tag::Notice).any(|note| note.starts_with(STALE_FOR_ERROR)) {
         let status =
             || format!("it responded with {}", fetch.last(Tag::BerespStatus).map(short).unwrap_or_default());
-        let is_response = !fetch.all(Tag::VCL_call).any(|call| call == b"BACKEND_ERROR");
-        let why = fetch_error(fetch).filter(|_| !is_response);
+        let why = fetch_error(fetch).filter(|_| has_error_page(fetch));
         return Some(Outcome::StaleForError(why.unwrap_or_else(status)));
     }
-    let has_error_page = fetch.all(Tag::VCL_call).any(|call| call == b"BACKEND_ERROR");
-    if let Some(action) = ending(fetch).filter(|_| !has_error_page) {
+    if let Some(action) = ending(fetch).filter(|_| !has_error_page(fetch)) {
         return Some(ended(story, fetch, action));
     }
-    has_error_page.then(|| {
+    has_error_page(fetch).then(|| {
         let others = || fetch.last(Tag::VCL_Error).map(short).or_else(|| refusal(fetch));
         let why = fetch_error(fetch).or_else(others);
         Outcome::OriginFailed(why.unwrap_or_else(|| "VCL returned an error".to_owned()))

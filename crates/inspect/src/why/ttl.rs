@@ -51,7 +51,12 @@ pub fn stored_for(fetch: &Transaction) -> Option<Lifetime> {
 
 /// Returns whether VCL made an error page in place of the response of a fetch, or ended the fetch.
 pub fn failed(fetch: &Transaction) -> bool {
-    fetch.all(Tag::VCL_call).any(|call| call == b"BACKEND_ERROR") || ending(fetch).is_some()
+    has_error_page(fetch) || ending(fetch).is_some()
+}
+
+/// Returns whether VCL made an error page in place of the response of a fetch.
+pub fn has_error_page(fetch: &Transaction) -> bool {
+    fetch.all(Tag::VCL_call).any(|call| call == b"BACKEND_ERROR")
 }
 
 /// Returns the action by which VCL ended a fetch without a response.

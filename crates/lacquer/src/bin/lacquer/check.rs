@@ -4,7 +4,7 @@ use crate::args::Values;
 use crate::colors;
 use crate::config;
 use crate::failure::Failure;
-use crate::findings::{count, print, verdict};
+use crate::findings::{count, exit_code, print, verdict};
 use crate::format::{contents, read};
 use lacquer_manager::{Machine, show};
 use lacquer_tools::{Offline, report};
@@ -59,11 +59,7 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
     }
     let is_wrong = |d: &Diagnostic| d.severity == Severity::Error || denies_warnings;
     let is_correct = !checked.iter().flat_map(|(_, diagnostics)| diagnostics).any(is_wrong);
-    Ok(match (is_unreadable, is_correct) {
-        (true, _) => ExitCode::from(2),
-        (false, true) => ExitCode::SUCCESS,
-        (false, false) => ExitCode::FAILURE,
-    })
+    Ok(exit_code(is_unreadable, is_correct))
 }
 
 /// A file and its diagnostics.

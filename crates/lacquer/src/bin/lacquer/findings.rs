@@ -1,6 +1,7 @@
 //! Counts diagnostics of files, and prints them before a command fails because of them.
 
 use std::io::{self, IsTerminal};
+use std::process::ExitCode;
 
 use lacquer_tools::report;
 use lacquer_vcl::{Diagnostic, Severity};
@@ -29,5 +30,14 @@ pub fn verdict(diagnostics: &[Diagnostic]) -> String {
         (0, w) => format!("correct, with {}", plural(w, "warning")),
         (e, 0) => plural(e, "error"),
         (e, w) => format!("{}, {}", plural(e, "error"), plural(w, "warning")),
+    }
+}
+
+/// Returns the exit code of a command that has examined files.
+pub fn exit_code(is_unreadable: bool, is_correct: bool) -> ExitCode {
+    match (is_unreadable, is_correct) {
+        (true, _) => ExitCode::from(2),
+        (false, true) => ExitCode::SUCCESS,
+        (false, false) => ExitCode::FAILURE,
     }
 }

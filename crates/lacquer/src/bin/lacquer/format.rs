@@ -12,6 +12,7 @@ use lacquer_tools::report;
 use crate::args::Values;
 use crate::colors;
 use crate::failure::Failure;
+use crate::findings::exit_code;
 
 /// Maximum size of a file in bytes. A larger one is no VCL.
 const MAX_SIZE: u64 = 64 << 20;
@@ -55,11 +56,7 @@ pub fn run(values: &Values) -> Result<ExitCode, Failure> {
             show(&format!("{name}: formatted\n"));
         }
     }
-    Ok(match (is_unreadable, is_fine) {
-        (true, _) => ExitCode::from(2),
-        (false, true) => ExitCode::SUCCESS,
-        (false, false) => ExitCode::FAILURE,
-    })
+    Ok(exit_code(is_unreadable, is_fine))
 }
 
 /// Reads a file, or standard input if its name is a dash.
