@@ -325,7 +325,7 @@ impl App {
     }
 }
 
-/// Returns a reply with the items of a list of the manager.
+/// Returns a response with the items of a list that the manager replied.
 fn items(text: &str) -> Outcome {
     let items = items_of(text).ok_or_else(|| Reply::error(502, "the manager's reply is not JSON"))?;
     Ok(Reply::json(200, &json!({"items": items})))

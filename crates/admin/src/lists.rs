@@ -58,7 +58,7 @@ impl Lists {
     }
 }
 
-/// Returns the items of a list in JSON: behind version, words and time. Returns `None` if there is no such reply.
+/// Asks the manager for a list, and returns its first items. Returns `None` if there is no such reply.
 async fn items(manager: &ManagerLink, words: &[&str], most: usize) -> Option<Vec<Value>> {
     let reply = manager.command(words, PATIENCE).await.ok()?;
     let mut all = items_of(&reply.text)?;
@@ -66,7 +66,7 @@ async fn items(manager: &ManagerLink, words: &[&str], most: usize) -> Option<Vec
     Some(all)
 }
 
-/// Returns the items in a reply of the manager, if it is a list in JSON.
+/// Returns the items of a list that the manager replied in JSON. They follow its version, the command and the time.
 pub fn items_of(reply: &str) -> Option<Vec<Value>> {
     match serde_json::from_str(reply) {
         Ok(Value::Array(all)) => Some(all.into_iter().skip(3).collect()),

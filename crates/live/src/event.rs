@@ -21,7 +21,7 @@ pub struct Seen {
     /// The host and the URL of the page that the cache looked up, which may be purged. A space is between them if the first
     /// slash does not separate them.
     pub url: String,
-    /// Those that the client sent, if they differ.
+    /// The host and the URL that the client sent, if they differ from `url`.
     pub asked: Option<String>,
     pub status: u16,
     /// As in `lacquer log`.

@@ -34,7 +34,7 @@ impl Tally {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Frequent {
     pub text: String,
-    /// What a client asked for, if that differs.
+    /// The host and the URL that a client sent, if they differ from the text.
     pub asked: Option<String>,
     /// How often it occurred, and by how much that may be too high.
     pub count: u64,
@@ -55,7 +55,7 @@ impl Sketch {
         Sketch { capacity: capacity.max(1), heap: Vec::new(), places: HashMap::new() }
     }
 
-    /// Counts an occurrence of a text, and keeps what was asked for when it came into the sketch.
+    /// Counts an occurrence of a text, and keeps what the client asked for when the text came into the sketch.
     pub fn add(&mut self, text: &str, asked: Option<&str>, tally: &Tally) {
         let text = first_chars(text, MAX_TEXT);
         let at = match self.places.get(text) {

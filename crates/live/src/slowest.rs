@@ -10,7 +10,7 @@ use crate::sketch::MAX_TEXT;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Slow {
     pub text: String,
-    /// What the client asked for, if that differs.
+    /// The host and the URL that the client sent, if they differ from the text.
     pub asked: Option<String>,
     pub seconds: f64,
     pub status: u16,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lacquer_h3::qpack::{self, Begun, Decoder, Step};
-use lacquer_h3::{Connection, frame, settings};
+use lacquer_h3::{Connection, Reason, frame, settings};
 use lacquer_sources::clock;
 use lacquer_sources::random;
 use quinn_proto::{
@@ -428,9 +428,9 @@ fn lost(reason: &ConnectionError, after: Duration) -> Broken {
         ConnectionError::ApplicationClosed(close) if close.error_code.into_inner() == NO_ERROR => {
             Broken::Ended
         }
-        // Packets of the head of a request may be lost again and again, too.
+        // The engine also gives up on the head of a request, whose packets may be lost again and again.
         ConnectionError::ApplicationClosed(close)
-            if &*close.reason == b"Header section not complete in time" && after >= LEAST_SECTION =>
+            if *close.reason == *Reason::HeaderTimeout.text().as_bytes() && after >= LEAST_SECTION =>
         {
             Broken::Ended
         }

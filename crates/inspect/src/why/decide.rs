@@ -221,16 +221,17 @@ fn hit_of(record: &[u8], waited: bool, is_refreshed: bool) -> Outcome {
 /// Returns the failure of a fetch for which an expired copy or an error page was delivered.
 fn failed(story: &Story, fetch: Option<&Transaction>) -> Option<Outcome> {
     let fetch = fetch?;
+    let has_error_page = has_error_page(fetch);
     if fetch.all(Tag::Notice).any(|note| note.starts_with(STALE_FOR_ERROR)) {
         let status =
             || format!("it responded with {}", fetch.last(Tag::BerespStatus).map(short).unwrap_or_default());
-        let why = fetch_error(fetch).filter(|_| has_error_page(fetch));
+        let why = fetch_error(fetch).filter(|_| has_error_page);
         return Some(Outcome::StaleForError(why.unwrap_or_else(status)));
     }
-    if let Some(action) = ending(fetch).filter(|_| !has_error_page(fetch)) {
+    if let Some(action) = ending(fetch).filter(|_| !has_error_page) {
         return Some(ended(story, fetch, action));
     }
-    has_error_page(fetch).then(|| {
+    has_error_page.then(|| {
         let others = || fetch.last(Tag::VCL_Error).map(short).or_else(|| refusal(fetch));
         let why = fetch_error(fetch).or_else(others);
         Outcome::OriginFailed(why.unwrap_or_else(|| "VCL returned an error".to_owned()))
