@@ -30,7 +30,8 @@ const fn eight(n: u64) -> u64 {
 
 /// Formats like [`eight`] a number below a million, with two leading zeros.
 #[inline(always)]
-const fn six(n: u64) -> u64 {
+const fn six(n: u32) -> u64 {
+    let n = n as u64;
     let upper = n / 10_000;
     let lower = n - 10_000 * upper;
     let hundreds = (lower * 5_243) >> 19;
@@ -169,91 +170,86 @@ pub(super) fn fixed6(x: f64, at: usize, out: &mut [u8]) -> usize {
 /// Formats times. It caches the ten digits of the current second, because many times within a second are formatted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
-    /// The start of the second, in microseconds.
-    second: u64,
+    /// The start of the second, in microseconds. It is a whole number.
+    second: f64,
     digits: [u8; 10],
 }
 
 impl Clock {
     /// Creates a clock without a cached second.
     pub(super) const fn new() -> Self {
-        // It is later than any time, so the difference to any time exceeds a second.
-        Self { second: 1 << 63, digits: [0; 10] }
+        // It is later than any time, so no time is within its second.
+        Self { second: f64::MAX, digits: [0; 10] }
     }
 
-    /// Writes a time like the function [`seconds`].
-    #[inline(always)]
-    fn seconds(&mut self, t: f64, at: usize, out: &mut [u8]) -> usize {
-        let now = to_micros(t);
-        if !self.caches(now) {
-            return millionths(now, at, out);
-        }
-        put(out, at, self.digits);
-        decimals(now.wrapping_sub(self.second), at + self.digits.len(), out)
-    }
-
-    /// Makes the second of `now` the cached one. Returns false if it does not have ten digits.
-    #[inline(always)]
-    fn caches(&mut self, now: u64) -> bool {
-        now.wrapping_sub(self.second) < MILLION || self.cache_second(now)
-    }
-
-    /// Caches the second of `now`. Returns false if it does not have ten digits.
-    #[cold]
-    fn cache_second(&mut self, now: u64) -> bool {
+    /// Makes the second of `now` the cached one, if it has ten digits.
+    pub(super) fn cache(&mut self, now: f64) {
         let mut buffer = [0; MAX];
-        let Ok(digits) = digits(now / MILLION, &mut buffer).try_into() else { return false };
-        (self.second, self.digits) = (now / MILLION * MILLION, digits);
-        true
+        let second = to_micros(now) / MILLION;
+        if let Ok(digits) = digits(second, &mut buffer).try_into() {
+            (self.second, self.digits) = ((second * MILLION) as f64, digits);
+        }
+    }
+
+    /// Returns the microseconds since the start of the cached second, if `now` is within it.
+    #[inline(always)]
+    fn micros(&self, now: f64) -> Option<u32> {
+        // The difference is exact, as both numbers are below 2^53. Thus it is truncated like the whole time.
+        let micros = now * 1e6 - self.second;
+        if micros >= 0.0 { micros_within_a_second(micros) } else { None }
     }
 }
 
-/// Maximum length of the text of a timestamp.
-pub(super) const STAMP: usize = SHORT + 2 + 3 * 20 + 2;
+/// Returns a whole number of microseconds that is less than a second. Negative numbers are zero.
+#[inline(always)]
+fn micros_within_a_second(micros: f64) -> Option<u32> {
+    (micros < MILLION as f64).then_some(micros as u32)
+}
+
+/// Maximum length of the text of a timestamp after the event.
+pub(super) const STAMP: usize = 2 + 3 * 20 + 2;
 
 /// Length of the text after the event, if the timestamp is within a second of the two others.
 const WITHIN_A_SECOND: usize = ": 1700000000.000000 0.000000 0.000000".len();
 
-/// Writes the text of a `Timestamp`: the time, the seconds since the first and since the previous one. `event` is
-/// short.
+/// Writes the text of a `Timestamp`, and returns its length: the time, the seconds since the first and since the previous
+/// one. Returns `None` if the event is not short, the time is not in the clock's second or a duration is a second
+/// or longer.
 #[inline(always)]
 pub(super) fn stamp<const N: usize>(
     event: &[u8],
     [now, first, previous]: [f64; 3],
-    clock: &mut Clock,
+    clock: &Clock,
     out: &mut [u8; N],
-) -> usize {
-    copy(event, out);
+) -> Option<usize> {
     let at = event.len();
-    let (micros, since_first, since_previous) =
-        (to_micros(now), to_micros(now - first), to_micros(now - previous));
-    if since_first < MILLION
-        && since_previous < MILLION
-        && clock.caches(micros)
-        && let Some(place) = out.get_mut(at..).and_then(|rest| rest.first_chunk_mut())
-    {
-        within_a_second(clock, micros - clock.second, [since_first, since_previous], place);
-        return at + WITHIN_A_SECOND;
+    if at > SHORT {
+        return None;
     }
-    put(out, at, *b": ");
-    let mut at = clock.seconds(now, at + 2, out);
+    let decimals = clock.micros(now)?;
+    let since_first = micros_within_a_second((now - first) * 1e6)?;
+    let since_previous = micros_within_a_second((now - previous) * 1e6)?;
+    copy(event, out);
+    let place: &mut [u8; WITHIN_A_SECOND] = out.get_mut(at..)?.first_chunk_mut()?;
+    // All parts have fixed positions. Each is written eight bytes at a time, from left to right.
+    place[..2].copy_from_slice(b": ");
+    place[2..12].copy_from_slice(&clock.digits);
+    place[12..20].copy_from_slice(&(((six(decimals) >> 8) - ZERO_TO_POINT) | (0x20 << 56)).to_le_bytes());
+    place[20..28].copy_from_slice(&(six(since_first) - (ZERO_TO_POINT << 8)).to_le_bytes());
+    place[28] = b' ';
+    place[29..].copy_from_slice(&(six(since_previous) - (ZERO_TO_POINT << 8)).to_le_bytes());
+    Some(at + WITHIN_A_SECOND)
+}
+
+/// Writes what follows the event in any `Timestamp`, and returns its length.
+pub(super) fn any_stamp([now, first, previous]: [f64; 3], out: &mut [u8; STAMP + 1]) -> usize {
+    put(out, 0, *b": ");
+    let mut at = seconds(now, 2, out);
     for since in [first, previous] {
         put(out, at, *b" ");
         at = seconds(now - since, at + 1, out);
     }
     at
-}
-
-/// Writes the text after the event. All parts have fixed positions. Each is written eight bytes at a time, from left to
-/// right.
-#[inline(always)]
-fn within_a_second(clock: &Clock, decimals: u64, since: [u64; 2], place: &mut [u8; WITHIN_A_SECOND]) {
-    place[..2].copy_from_slice(b": ");
-    place[2..12].copy_from_slice(&clock.digits);
-    place[12..20].copy_from_slice(&(((six(decimals) >> 8) - ZERO_TO_POINT) | (0x20 << 56)).to_le_bytes());
-    place[20..28].copy_from_slice(&(six(since[0]) - (ZERO_TO_POINT << 8)).to_le_bytes());
-    place[28] = b' ';
-    place[29..].copy_from_slice(&(six(since[1]) - (ZERO_TO_POINT << 8)).to_le_bytes());
 }
 
 /// Copies a short text to the beginning of `to`, in two overlapping pieces of a fixed size.
@@ -310,7 +306,7 @@ mod tests {
 
     #[test]
     fn six_digits_match_the_formatter() {
-        for n in (0..MILLION).step_by(7).chain([9_999, 10_000, 999_999]) {
+        for n in (0..MILLION as u32).step_by(7).chain([9_999, 10_000, 999_999]) {
             assert_eq!(six(n).to_le_bytes(), *format!("{n:08}").as_bytes());
         }
     }
@@ -348,17 +344,34 @@ mod tests {
     #[test]
     fn cached_seconds_do_not_change_the_text() {
         let mut clock = Clock::new();
+        let mut stamped = |times: [f64; 3]| {
+            let (mut fast, mut slow) = ([b'#'; 255], [0; STAMP + 1]);
+            clock.cache(times[0]);
+            let len = any_stamp(times, &mut slow);
+            let fast_len = stamp(b"", times, &clock, &mut fast);
+            assert!(fast_len.is_none_or(|fast_len| fast[..fast_len] == slow[..len]), "{times:?}");
+            fast_len.is_some()
+        };
         let mut t = 1_700_000_000.0;
         for i in 0..50_000_u32 {
             t += f64::from(i) * 1.234_567e-6;
-            let seldom = if i % 1000 == 0 { t - 2.0 } else { t };
-            assert_eq!(
-                shown(|at, out| clock.seconds(seldom, at, out)),
-                shown(|at, out| seconds(seldom, at, out))
-            );
+            assert!(stamped([t, t - f64::from(i) * 1.9e-5, t + 1e-7]));
         }
-        for t in [0.0, 0.5, 99.5, 1_700_000_001.125, -3.0, 1e12, 1e300, f64::NAN] {
-            assert_eq!(shown(|at, out| clock.seconds(t, at, out)), shown(|at, out| seconds(t, at, out)));
+        assert!(stamped([1_700_000_001.999_999_7, 1_700_000_001.0, 1_700_000_001.0]));
+        for t in [0.0, 0.5, 99.5, -3.0, 1e12, 1e300, f64::NAN, f64::INFINITY] {
+            assert!(!stamped([t, t, t]));
+        }
+        assert!(!stamped([1_700_000_001.25, 1_700_000_000.0, 1_700_000_001.0]));
+        assert!(stamped([1_700_000_001.25, 1_700_000_001.0, 1_700_000_002.25]));
+    }
+
+    #[test]
+    fn a_time_outside_of_the_cached_second_is_not_written() {
+        let mut clock = Clock::new();
+        clock.cache(1_700_000_001.5);
+        for (t, fits) in [(0.999_999, false), (1.0, true), (1.999_999, true), (2.0, false)] {
+            let now = 1_700_000_000.0 + t;
+            assert_eq!(stamp(b"", [now; 3], &clock, &mut [0; 255]).is_some(), fits, "{t}");
         }
     }
 
@@ -375,16 +388,21 @@ mod tests {
 
     #[test]
     fn timestamps_contain_time_and_durations() {
-        let mut out = [b'#'; 255];
-        let mut clock = Clock::new();
-        let len = stamp(&[b'e'; SHORT], [1e300, 0.0, 0.0], &mut clock, &mut out);
-        assert_eq!(len, STAMP);
-        let len = stamp(b"Resp", [1_700_000_000.5, 1_700_000_000.25, 1_700_000_001.0], &mut clock, &mut out);
-        assert_eq!(out[..len], *b"Resp: 1700000000.500000 0.250000 0.000000");
-        let len = stamp(b"Resp", [1_700_000_002.5, 1_700_000_002.25, 1_700_000_001.0], &mut clock, &mut out);
-        assert_eq!(out[..len], *b"Resp: 1700000002.500000 0.250000 1.500000");
-        let len =
-            stamp(b"", [1_700_000_003.0, 1_700_000_002.062_5, 1_700_000_002.937_5], &mut clock, &mut out);
-        assert_eq!(out[..len], *b": 1700000003.000000 0.937500 0.062500");
+        let shown = |times| {
+            let mut out = [b'#'; STAMP + 1];
+            let len = any_stamp(times, &mut out);
+            String::from_utf8_lossy(&out[..len]).into_owned()
+        };
+        assert_eq!(shown([1e300, 0.0, 0.0]).len(), STAMP);
+        for (times, text) in [
+            ([1_700_000_000.5, 1_700_000_000.25, 1_700_000_001.0], ": 1700000000.500000 0.250000 0.000000"),
+            ([1_700_000_002.5, 1_700_000_002.25, 1_700_000_001.0], ": 1700000002.500000 0.250000 1.500000"),
+            (
+                [1_700_000_003.0, 1_700_000_002.062_5, 1_700_000_002.937_5],
+                ": 1700000003.000000 0.937500 0.062500",
+            ),
+        ] {
+            assert_eq!(shown(times), text);
+        }
     }
 }

@@ -101,7 +101,7 @@ impl TxLog {
         if self.is_masked(tag) {
             return;
         }
-        let short = |out: &mut [u8; TEXT], _: &mut text::Clock| {
+        let short = |out: &mut [u8; TEXT], _: &text::Clock| {
             text::copy(text, out);
             Some(text.len())
         };
@@ -115,10 +115,10 @@ impl TxLog {
     fn put_in_place(
         &mut self,
         tag: Tag,
-        write: impl FnOnce(&mut [u8; TEXT], &mut text::Clock) -> Option<usize>,
+        write: impl FnOnce(&mut [u8; TEXT], &text::Clock) -> Option<usize>,
     ) -> bool {
         if let Some((head, place)) = self.buffer.ahead()
-            && let Some(len) = write(place, &mut self.clock)
+            && let Some(len) = write(place, &self.clock)
             && let Some(nul) = place.get_mut(len)
         {
             *nul = 0;
@@ -146,15 +146,18 @@ impl TxLog {
             return;
         }
         let times = [now, first, previous];
-        let stamp = |out: &mut [u8; TEXT], clock: &mut text::Clock| {
-            Some(text::stamp(event.as_bytes(), times, clock, out))
-        };
-        if event.len() <= SHORT && self.put_in_place(Tag::Timestamp, stamp) {
-            return;
+        if !self.put_in_place(Tag::Timestamp, |out, clock| text::stamp(event.as_bytes(), times, clock, out)) {
+            self.put_any_timestamp(event, times);
         }
+    }
+
+    /// Adds any `Timestamp`. It is the first one in a second, or a second later than another.
+    #[cold]
+    fn put_any_timestamp(&mut self, event: &str, times: [f64; 3]) {
+        self.clock.cache(times[0]);
         self.put_any(Tag::Timestamp, LONG, |out| {
             let mut numbers = [0; text::STAMP + 1];
-            let len = text::stamp(b"", times, &mut text::Clock::new(), &mut numbers);
+            let len = text::any_stamp(times, &mut numbers);
             out.push(event.as_bytes());
             out.push(&numbers[..len]);
         });
