@@ -23,7 +23,8 @@ pub(super) fn set_up(req: &mut Req, object: &ObjRef) -> bool {
     req.response.http.put(req.task.ws(), Slot::Proto, fixed::HTTP_11);
     req.resp_headers().log_all();
     let fetched_by = req.found.is_hit.then(|| object.vxid());
-    let age = (req.task.last_event() - object.t_origin()).max(0.0).floor() as u64;
+    // The conversion rounds down, and makes a negative age zero.
+    let age = (req.task.last_event() - object.t_origin()) as u64;
     let via = req.task.services().via();
     let own = req.task.vxid().number();
     let mut headers = req.resp_headers();

@@ -104,25 +104,9 @@ impl Text<'_> {
     fn push_seconds(&mut self, seconds: f64) {
         let seconds = seconds.clamp(-1e9, 1e10);
         // The conversion rounds towards zero. It is cheaper than `floor`.
-        let mut whole = seconds as i64;
-        if (whole as f64) > seconds {
-            whole -= 1;
-        }
-        if whole < 0 {
-            self.push(b"-");
-        }
-        let mut rest = whole.unsigned_abs();
-        let mut digits = [0; 20];
-        let mut first = digits.len();
-        while let Some(digit) = first.checked_sub(1).and_then(|at| digits.get_mut(at)) {
-            *digit = b'0' + (rest % 10) as u8;
-            rest /= 10;
-            first -= 1;
-            if rest == 0 {
-                break;
-            }
-        }
-        self.push(digits.get(first..).unwrap_or_default());
+        let whole = seconds as i64;
+        let is_above = whole as f64 > seconds;
+        self.push(itoa::Buffer::new().format(whole - i64::from(is_above)).as_bytes());
     }
 }
 
