@@ -67,7 +67,6 @@ impl Store {
         }
         for slot in outdated {
             self.forget_segment(slot);
-            segment::wipe(&layout, &*self.blocks, slot)?;
         }
         epochs.retain(|begun| !soon.contains(begun));
         self.read_segments(&mut known, &epochs, threads)?;
@@ -81,7 +80,11 @@ impl Store {
         state.phase = Phase::Working;
         self.health.is_known.store(true, Ordering::Relaxed);
         let start = state.start;
-        let Live { purges, tags, .. } = &mut state.live;
+        // From now on, purges and bans are forgotten that concern only older segments. The next start must not find these in
+        // use again, even if it can read segments that are unreadable now, or cannot read those that are newer.
+        let oldest = (newest + 1).saturating_sub(layout.segments) * layout.segment;
+        let Live { purges, tags, tail, .. } = &mut state.live;
+        *tail = oldest.max(*tail);
         for bound in purges.values_mut().chain(tags.values_mut().map(|purge| &mut purge.bound)) {
             *bound = start.min(*bound);
         }

@@ -200,8 +200,7 @@ pub(crate) struct InUse {
     pub newest: u64,
     /// The segments that cannot be read or whose headers are damaged, with the reason. They contain nothing.
     pub unreadable: Vec<(u64, io::Error)>,
-    /// The segments that are not in use only because those that cannot be read may be newer. A later start, which can
-    /// read them, must not find them in use again.
+    /// The segments that are not in use only because those that cannot be read may be newer.
     pub outdated: Vec<u64>,
 }
 

@@ -2,6 +2,7 @@
 //! numbers. No installed program depends on this crate.
 #![forbid(unsafe_code)]
 
+mod address;
 pub mod admin;
 pub mod client;
 pub mod collector;
@@ -21,6 +22,7 @@ pub mod slots;
 pub mod slow_store;
 mod wait;
 
+pub use address::free_address;
 pub use effort::effort;
 pub use folder::{Folder, copy_program, write_program};
 pub use ran::Ran;

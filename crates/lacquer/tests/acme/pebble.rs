@@ -8,10 +8,10 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use lacquer_testing::write_program;
+use lacquer_testing::{free_address, write_program};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 
-use crate::site::{Ports, free_port};
+use crate::site::Ports;
 
 pub struct Pebble {
     folder: PathBuf,
@@ -37,11 +37,11 @@ impl Pebble {
     /// if there is none. Certificates are valid for `validity` seconds.
     pub fn start(customers: &[(&str, &str)], ports: &Ports, validity: u64) -> Option<Pebble> {
         let programs = PathBuf::from(std::env::var_os("PEBBLE")?);
-        let port = free_port();
+        let port = free_address().port();
         let folder = std::env::temp_dir().join(format!("lacquer-pebble-{}-{port}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
-        let mut pebble = Pebble { folder, port, dns_control: free_port(), processes: Vec::new() };
+        let mut pebble = Pebble { folder, port, dns_control: free_address().port(), processes: Vec::new() };
         pebble.write_certificate();
         let path = |name: &str| pebble.folder.join(name).display().to_string();
         let config = serde_json::json!({ "pebble": {
@@ -56,7 +56,7 @@ impl Pebble {
             "profiles": { "default": { "description": "", "validityPeriod": validity } },
         }});
         fs::write(path("config.json"), config.to_string()).unwrap();
-        let dns = free_port();
+        let dns = free_address().port();
         let control = format!("127.0.0.1:{}", pebble.dns_control);
         let (dns, config) = (format!("127.0.0.1:{dns}"), path("config.json"));
         let none = ["-defaultIPv6", "", "-http01", "", "-https01", "", "-tlsalpn01", "", "-doh", ""];

@@ -1,11 +1,12 @@
 //! A daemon that obtains its certificates from pebble.
 
 use std::io::Write;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use lacquer_testing::daemon::{Daemon, is_root, vcl};
+use lacquer_testing::free_address;
 use lacquer_testing::origin::Origin;
 
 use crate::pebble::{Pebble, until};
@@ -16,14 +17,9 @@ pub struct Ports {
     pub tls: u16,
 }
 
-/// Returns a port that is free now.
-pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
 impl Ports {
     pub fn choose() -> Ports {
-        Ports { http: free_port(), tls: free_port() }
+        Ports { http: free_address().port(), tls: free_address().port() }
     }
 }
 

@@ -12,6 +12,7 @@ use lacquer_testing::daemon::{Daemon, is_root, program, refused};
 use lacquer_testing::until;
 
 use crate::disk::{Pages, Place, ask, connect, kill_all, read_all, version};
+use crate::disk_waits::disk_counters;
 
 const DEVICE: u64 = 64 << 20;
 
@@ -139,7 +140,7 @@ fn a_raw_device_keeps_objects_over_the_end_of_all_processes() {
     let mut daemon = pages.daemon(&device.option());
     let mut client = connect(&daemon);
     let hits = (0..300).filter(|&n| version(&mut client, n) == 1).count();
-    assert!(hits >= 295, "{hits} hits: {}", daemon.stderr());
+    assert!(hits >= 295, "{hits} hits: {}{}", daemon.stderr(), disk_counters(&daemon));
     for n in 0..20 {
         assert_eq!(ask(&mut client, "PURGE", &format!("/{n}"), "").status, 200);
     }

@@ -7,13 +7,22 @@ use std::time::Duration;
 use lacquer_testing::daemon::{Daemon, program};
 use lacquer_testing::until;
 
-/// Returns the values of the counters that a pattern of names matches.
-fn counters(daemon: &Daemon, names: &str) -> Vec<u64> {
+/// Returns the lines of the counters that a pattern of names matches.
+fn lines(daemon: &Daemon, names: &str) -> String {
     let mut command = Command::new(program().with_file_name("lacquer"));
     let output = command.args(["stat", "-n"]).arg(daemon.directory()).arg(names).output();
-    let text = String::from_utf8(output.expect("the program can be started").stdout).expect("text");
+    String::from_utf8(output.expect("the program can be started").stdout).expect("text")
+}
+
+/// Returns all counters of disks, for the message of a failed assertion.
+pub(crate) fn disk_counters(daemon: &Daemon) -> String {
+    lines(daemon, "DISK.*")
+}
+
+/// Returns the values of the counters that a pattern of names matches.
+fn counters(daemon: &Daemon, names: &str) -> Vec<u64> {
     let value = |line: &str| line.split_whitespace().nth(1).and_then(|word| word.parse().ok());
-    text.lines().filter_map(value).collect()
+    lines(daemon, names).lines().filter_map(value).collect()
 }
 
 pub(crate) fn counter(daemon: &Daemon, name: &str) -> Option<u64> {
@@ -28,6 +37,9 @@ pub(crate) fn wait_for_index(daemon: &mut Daemon) {
 /// Waits until no object waits to be written. The counters are written once a second.
 pub(crate) fn wait_for_writes(daemon: &Daemon) {
     thread::sleep(Duration::from_millis(1500));
-    let is_written = || counters(daemon, "DISK.*.g_queued_bytes").iter().all(|bytes| *bytes == 0);
+    let is_written = || {
+        let queued = counters(daemon, "DISK.*.g_queued_bytes");
+        !queued.is_empty() && queued.iter().all(|&bytes| bytes == 0)
+    };
     assert!(until(is_written), "objects wait to be written: {}", daemon.stderr());
 }

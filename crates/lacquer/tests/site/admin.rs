@@ -3,19 +3,14 @@
 use std::fs;
 use std::net::TcpListener;
 
-use lacquer_testing::Folder;
+use lacquer_testing::{Folder, free_address};
 
 use crate::{App, Site, lacquer};
-
-fn free_port() -> u16 {
-    let free = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
-    free.expect("there is a free port").port()
-}
 
 #[test]
 fn manage_it_by_address_and_secret() {
     let app = App::start("Cache-Control: max-age=60\r\n");
-    let address = format!("127.0.0.1:{}", free_port());
+    let address = free_address().to_string();
     let port = address.rsplit(':').next().expect("it has a port");
     let site = Site::start(&["--backend", &app.url(), "--admin", port], &[]);
     let secret = site.folder.join("instance/_.secret").display().to_string();
@@ -38,7 +33,7 @@ fn manage_it_by_address_and_secret() {
 #[test]
 fn a_secret_of_ones_own_is_used() {
     let app = App::start("Cache-Control: max-age=60\r\n");
-    let port = free_port();
+    let port = free_address().port();
     let settings = format!("backend = \"{}\"\nadmin = \":{port}\"\nsecret = \"key\"\n", app.url());
     let site = Site::start(&[], &[("lacquer.toml", &settings), ("key", "a secret of my own\n")]);
     let address = format!("127.0.0.1:{port}");
@@ -58,7 +53,7 @@ fn mistakes_are_explained_before_anything_starts() {
         (&["--admin", "6082", "--secret", "gone"], "--secret gone: there is no such file"),
         (&["--secret", "gone"], "--secret needs --admin"),
     ] {
-        let free = format!("127.0.0.1:{}", free_port());
+        let free = free_address().to_string();
         let words = [&["run", "--backend", "127.0.0.1:1", "--listen", &free], words].concat();
         let (code, out, err) = lacquer(&folder, &words);
         assert!(code == Some(2) && err.contains(message) && out.is_empty(), "{words:?}: {out}{err}");

@@ -10,9 +10,9 @@ use std::process::{Child, Command, Stdio};
 
 use lacquer_testing::client::Client;
 use lacquer_testing::daemon::{signal, until};
-use lacquer_testing::{Folder, Ran};
+use lacquer_testing::{Folder, Ran, free_address};
 
-use crate::{App, free_address, turn};
+use crate::{App, turn};
 
 const DEFAULT_VCL: &str = "vcl 4.0;\nbackend default { .host = \"127.0.0.1\"; .port = \"8080\"; }\n";
 /// Commands that other tests cover, or that need more than this machine has.

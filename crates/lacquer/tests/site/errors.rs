@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use lacquer_testing::client::Response;
 use lacquer_testing::daemon::signal;
-use lacquer_testing::{Folder, until};
+use lacquer_testing::{Folder, free_address, until};
 
-use crate::{Site, Text as _, free_address, lacquer};
+use crate::{Site, Text as _, lacquer};
 
 const BROWSER: &str = "Accept: text/html,application/xhtml+xml,*/*;q=0.8\r\n";
 

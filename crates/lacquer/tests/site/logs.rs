@@ -6,12 +6,12 @@ use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::time::{Duration, Instant};
 
 use lacquer_cli::access_log::Counts;
-use lacquer_testing::Folder;
 use lacquer_testing::admin::AdminPort;
 use lacquer_testing::daemon::{signal, until};
+use lacquer_testing::{Folder, free_address};
 use serde_json::Value;
 
-use crate::{App, Site, free_address, lacquer};
+use crate::{App, Site, lacquer};
 
 const MINUTE: &str = "Cache-Control: max-age=60\r\n";
 

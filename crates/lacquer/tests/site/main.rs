@@ -10,7 +10,7 @@ mod tasks;
 
 use std::fs;
 use std::io::Write;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -20,7 +20,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use lacquer_testing::client::{Client, Response};
 use lacquer_testing::daemon::{signal, until};
 use lacquer_testing::origin::Origin;
-use lacquer_testing::{Folder, Ran};
+use lacquer_testing::{Folder, Ran, free_address};
 
 /// Daemons run one after the other: a free port is chosen before it is used.
 static TURN: Mutex<()> = Mutex::new(());
@@ -39,12 +39,6 @@ fn command(folder: &Path, words: &[&str]) -> Command {
 pub fn lacquer(folder: &Folder, words: &[&str]) -> (Option<i32>, String, String) {
     let Ran { code, out, err } = Ran::of(&mut command(folder, words));
     (code, out, err)
-}
-
-/// Returns an address on which nothing listens.
-pub fn free_address() -> SocketAddr {
-    let socket = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
-    socket.expect("there is a free port")
 }
 
 /// `lacquer run` in front of an origin.
