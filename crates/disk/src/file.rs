@@ -14,7 +14,7 @@ use crate::blocks::{BLOCK, Blocks};
 /// The name of the file in a directory.
 const FILE_NAME: &str = "lacquer.store";
 /// The number of attempts to get a device that is in use, and the pause after each.
-const ATTEMPTS: u32 = 40;
+const ATTEMPTS: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// A file or raw device.
@@ -69,7 +69,7 @@ pub fn open_file(path: &Path, create: bool) -> io::Result<File> {
     Ok(file)
 }
 
-/// Tries again for two seconds while the device is in use: a process that was killed needs some time to end.
+/// Tries again for five seconds while the device is in use: a process that was killed ends when its writes have ended.
 fn patiently<T, E>(attempt: impl Fn() -> Result<T, E>, is_in_use: impl Fn(&E) -> bool) -> Result<T, E> {
     for _ in 0..ATTEMPTS {
         match attempt() {

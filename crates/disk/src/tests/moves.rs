@@ -10,6 +10,7 @@ use super::page::key;
 use crate::index::{Entry, variant};
 use crate::layout::Layout;
 use crate::record::{Key, Meta, Parts, fingerprint};
+use crate::segment;
 use crate::state::{Content, Phase};
 use crate::store::{Candidate, Options, Owner, Store};
 use crate::writer::{Step, Writer};
@@ -203,6 +204,24 @@ fn a_purge_of_an_object_in_a_segment_that_was_left_is_not_forgotten() {
         assert!((0..24).all(|number| !w.hit(number, 100_000)));
         drop(held);
     }
+}
+
+#[test]
+fn segments_that_were_left_do_not_come_back_when_newer_ones_are_lost() {
+    let mut w = World::new();
+    let held = hold_half(&mut w);
+    fill_watched(&mut w, HALF + HALF / 2);
+    let w = World::start(&w.device.restart());
+    assert!((0..24).all(|number| !w.hit(number, 100_000)));
+    // This records which bans and purges are needed.
+    while w.store.journal_step() {}
+    let slots: Vec<u64> = w.store.state.lock().slots.iter().map(|slot| slot.epoch).collect();
+    for (slot, _) in (0..).zip(slots).filter(|&(_, epoch)| epoch > SEGMENTS) {
+        segment::wipe(w.store.layout(), &w.device, slot).expect("the device works");
+    }
+    let w = World::start(&w.device.restart());
+    assert!((0..24).all(|number| !w.hit(number, 100_000)));
+    drop(held);
 }
 
 #[test]

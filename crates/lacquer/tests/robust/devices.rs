@@ -11,7 +11,7 @@ use std::thread;
 use lacquer_testing::daemon::{Daemon, is_root, program, refused};
 use lacquer_testing::until;
 
-use crate::disk::{Pages, Place, ask, connect, kill_all, read_all, version};
+use crate::disk::{Pages, Place, ask, connect, kill_all, read_all, store_all, version};
 use crate::disk_waits::disk_counters;
 
 const DEVICE: u64 = 64 << 20;
@@ -132,7 +132,7 @@ fn a_raw_device_keeps_objects_over_the_end_of_all_processes() {
     create(&device);
     let mut daemon = pages.daemon(&device.option());
     let mut client = connect(&daemon);
-    read_all(&mut client, 0..300);
+    store_all(&daemon, &mut client, 0..300);
     let line = line_with(&mut daemon, "working");
     assert!(line.contains(&device.0), "{line}");
     kill_all(daemon);
