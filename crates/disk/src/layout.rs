@@ -147,6 +147,11 @@ impl Layout {
         SUPERBLOCKS + generation % 2 * self.journal
     }
 
+    /// Returns the oldest log position that is in use when an epoch is the newest.
+    pub(crate) fn oldest_log(&self, newest: u64) -> u64 {
+        (newest + 1).saturating_sub(self.segments) * self.segment
+    }
+
     /// Returns the number of the segment that an epoch is in.
     pub(crate) fn slot(&self, epoch: u64) -> u64 {
         epoch % self.segments

@@ -82,9 +82,8 @@ impl Store {
         let start = state.start;
         // From now on, purges and bans are forgotten that concern only older segments. The next start must not find these in
         // use again, even if it can read segments that are unreadable now, or cannot read those that are newer.
-        let oldest = (newest + 1).saturating_sub(layout.segments) * layout.segment;
         let Live { purges, tags, tail, .. } = &mut state.live;
-        *tail = oldest.max(*tail);
+        *tail = layout.oldest_log(newest).max(*tail);
         for bound in purges.values_mut().chain(tags.values_mut().map(|purge| &mut purge.bound)) {
             *bound = start.min(*bound);
         }

@@ -366,8 +366,7 @@ impl Writer {
             let mut state = store.state.lock();
             state.epoch = epoch;
             state.offset = layout.segment;
-            let oldest = (epoch + 1).saturating_sub(layout.segments) * layout.segment;
-            state.live.tail = state.live.tail.max(oldest.min(held));
+            state.live.tail = state.live.tail.max(layout.oldest_log(epoch).min(held));
             if is_needed {
                 self.moves.retain(slot);
                 continue;

@@ -197,6 +197,7 @@ fn objects_survive_the_end_of_all_processes() {
     let daemon = pages.daemon(&option);
     let mut client = connect(&daemon);
     store_all(&daemon, &mut client, 0..500);
+    assert!((0..500).all(|n| version(&mut client, n) == 1));
     for n in (0..100).step_by(5) {
         for variant in ["a", "b"] {
             ask(&mut client, "GET", &format!("/{n}/{variant}"), &format!("X-V: {variant}\r\n"));

@@ -394,6 +394,13 @@ mod tests {
             String::from_utf8_lossy(&out[..len]).into_owned()
         };
         assert_eq!(shown([1e300, 0.0, 0.0]).len(), STAMP);
+        let (mut clock, mut out) = (Clock::new(), [b'#'; 255]);
+        let times = [1_700_000_000.5, 1_700_000_000.25, 1_700_000_001.0];
+        clock.cache(times[0]);
+        let len = stamp(b"Resp", times, &clock, &mut out).expect("it is within a second");
+        assert_eq!(out[..len], *b"Resp: 1700000000.500000 0.250000 0.000000");
+        assert_eq!(stamp(&[b'e'; SHORT], times, &clock, &mut out), Some(SHORT + WITHIN_A_SECOND));
+        assert_eq!(stamp(&[b'e'; SHORT + 1], times, &clock, &mut out), None);
         for (times, text) in [
             ([1_700_000_000.5, 1_700_000_000.25, 1_700_000_001.0], ": 1700000000.500000 0.250000 0.000000"),
             ([1_700_000_002.5, 1_700_000_002.25, 1_700_000_001.0], ": 1700000002.500000 0.250000 1.500000"),

@@ -151,7 +151,8 @@ impl TxLog {
         }
     }
 
-    /// Adds any `Timestamp`. It is the first one in a second, or a second later than another.
+    /// Adds a `Timestamp` that could not be written in place: the first one in a second, one a second or more after
+    /// another, one with a long event, or one that needs a larger buffer.
     #[cold]
     fn put_any_timestamp(&mut self, event: &str, times: [f64; 3]) {
         self.clock.cache(times[0]);
