@@ -64,9 +64,13 @@ fn serve(mut stream: TcpStream, count: &AtomicUsize) {
         "garbage" => stream.write_all(b"what?\r\n\r\n"),
         "endless" => stream.write_all(&b"HTTP/1.1 100 Continue\r\n\r\n".repeat(1000)),
         "silent" => Ok(()),
+        "cut" => stream.read_exact(&mut vec![0; 64 << 10]),
         _ => stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"),
     };
     match path {
+        "cut" => {
+            count.fetch_add(1, Ordering::SeqCst);
+        }
         // Closing the socket while bytes of the body are unread resets the connection.
         "refuse" | "half" | "silent" => thread::sleep(Duration::from_millis(100)),
         "hold" => {
@@ -102,6 +106,9 @@ fn start(origin: &Origin, options: &[&str]) -> Daemon {
     let subs = "import std;
         sub vcl_recv {
             if (req.url ~ \"cached\" && !std.cache_req_body(64MB)) { return (synth(400)); }
+        }
+        sub vcl_deliver {
+            if (req.url ~ \"cut\" && resp.status == 503 && req.restarts == 0) { return (restart); }
         }";
     let always =
         ["-s", "malloc,32M", "-p", "max_retries=0", "-p", "first_byte_timeout=3", "-p", "lingering_close=30"];
@@ -233,6 +240,24 @@ fn broken_refusals_are_errors() {
             let response = post(&daemon, path, &coding, false);
             assert!(response.starts_with("HTTP/1.1 503 "), "{path} {coding}: {response:?}");
         }
+    }
+    assert_eq!(get(daemon.address, "/").expect("it serves").status, 200);
+}
+
+/// A request whose body was sent in part cannot be restarted: the origin would take the rest of the body for the whole, or the
+/// next request for the rest.
+#[test]
+fn the_rest_of_a_body_is_not_sent_after_a_restart() {
+    let _slot = shared_slot();
+    let origin = Origin::start();
+    let daemon = start(&origin, &[]);
+    for coding in codings() {
+        let before = origin.read.load(Ordering::SeqCst);
+        assert_eq!(post(&daemon, "/cut/streamed", &coding, false), "", "{coding}");
+        assert_eq!(origin.read.load(Ordering::SeqCst) - before, 1, "{coding}: the number of requests");
+        // A cached body is sent anew.
+        assert!(post(&daemon, "/cut/cached", &coding, false).starts_with("HTTP/1.1 503 "), "{coding}");
+        assert_eq!(origin.read.load(Ordering::SeqCst) - before, 3, "{coding}: the number of requests");
     }
     assert_eq!(get(daemon.address, "/").expect("it serves").status, 200);
 }

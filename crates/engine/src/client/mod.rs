@@ -87,6 +87,7 @@ impl Req {
         self.task.stamp("Restart");
         let next = Vxid::client(self.task.services().vxid());
         self.task.continue_as("req", "restart", next);
+        self.request.body.fail_if_cut();
         self.response.status = 0;
         Step::Recv
     }

@@ -39,6 +39,8 @@ pub struct ReqBody {
     length: u64,
     tally: Tally,
     cached: Option<Arc<Object>>,
+    /// A reader has begun to read the body and left a rest, which is not the body that the head declares.
+    is_cut: bool,
     /// The filters that the body passes through when it is read.
     pub filters: Option<Box<BodyFilters>>,
     allowance: Allowance,
@@ -80,6 +82,7 @@ impl ReqBody {
             length: framing.content_length,
             tally: Tally::default(),
             cached: None,
+            is_cut: false,
             filters: None,
             allowance: Allowance::default(),
             buffer: Vec::new(),
@@ -175,6 +178,7 @@ impl ReqBody {
             length: self.length,
             tally: Tally::default(),
             cached: self.cached.clone(),
+            is_cut: self.is_cut,
             filters: self.filters.take(),
             allowance: self.allowance,
             buffer: std::mem::take(&mut self.buffer),
@@ -188,6 +192,7 @@ impl ReqBody {
         // A failed body stays failed, because the start of the next request is unknown.
         let taken = reader.status != BodyStatus::Error && reader.is_done();
         self.status = if taken { BodyStatus::Taken } else { reader.status };
+        self.is_cut |= !taken && reader.tally.has_begun;
         let Tally { bytes, reads, .. } = self.tally;
         self.tally = reader.tally;
         self.tally.bytes += bytes;
@@ -279,6 +284,13 @@ impl ReqBody {
     /// client's side of a stream ends with it.
     pub fn give_up_rest(&mut self) {
         if !self.is_done() {
+            self.status = BodyStatus::Error;
+        }
+    }
+
+    /// Fails the body if only a rest of it is left, so that the rest is not sent as if it were the whole.
+    pub fn fail_if_cut(&mut self) {
+        if self.is_cut {
             self.status = BodyStatus::Error;
         }
     }
