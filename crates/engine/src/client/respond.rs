@@ -243,9 +243,8 @@ fn log_tls_error(req: &mut Req, e: &io::Error) {
     }
 }
 
-/// The largest interim response that is forwarded, in bytes and in fields.
+/// The largest interim response that is forwarded, in bytes.
 const INTERIM_MOST: usize = 16384;
-const INTERIM_FIELDS: usize = 64;
 
 impl Req {
     /// Sends interim responses of the origin to the client, unless its protocol has none. Returns false if one was sent only
@@ -257,7 +256,7 @@ impl Req {
         }
         for Interim { status, fields } in responses {
             let mut ws = Workspace::new(INTERIM_MOST);
-            let mut message = Message::new(INTERIM_FIELDS);
+            let mut message = Message::new(h1::MOST_INTERIM_FIELDS);
             let made = message.set_response(&mut ws, status).is_ok()
                 && fields
                     .iter()

@@ -152,18 +152,16 @@ impl Fetch {
     /// Hands an interim response to the request that waits for this fetch. `100` concerns the request body, which
     /// the client was already asked for.
     #[cold]
-    fn forward_interim(&self, status: u16, length: usize, have: usize) {
+    fn forward_interim(&mut self, status: u16, length: usize, have: usize) {
         if self.purpose.is_background || status == 100 {
             return;
         }
-        let head = &self.task.ws().reserved(have)[..length];
-        let fields =
-            h1::interim_fields(head).into_iter().map(|(name, value)| (name.to_vec(), value.to_vec()));
-        self.waiter
-            .events
-            .interim
-            .borrow_mut()
-            .push(crate::interim::Interim { status, fields: fields.collect() });
+        let Some(fields) = h1::interim_fields(&self.task.ws().reserved(have)[..length]) else {
+            let why = b"An interim response has too many fields to be forwarded";
+            return self.task.log_mut().put(Tag::Error, why);
+        };
+        let fields = fields.into_iter().map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
+        self.waiter.events.interim.borrow_mut().push(crate::interim::Interim { status, fields });
     }
 
     fn parse_head(&mut self, connection: &mut OriginConnection, have: usize) -> Exchange {

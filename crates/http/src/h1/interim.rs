@@ -3,28 +3,27 @@
 use crate::ascii::{is_ows, is_tchar, trim_ows};
 use crate::header_table::{CONNECTION, CONTENT_LENGTH, Filter, HeaderName, X_LACQUER_WHY};
 
+/// The largest number of fields of an interim response that is forwarded.
+pub const MOST_INTERIM_FIELDS: usize = 64;
+
 /// Returns the fields of an interim head that may be forwarded, with their values. Fields that are malformed or belong
-/// to the connection are skipped.
-pub fn interim_fields(head: &[u8]) -> Vec<(&[u8], &[u8])> {
-    let all: Vec<_> = head
-        .split(|&b| b == b'\n')
-        .skip_while(|line| line.trim_ascii().is_empty())
-        .skip(1)
-        .filter_map(field)
-        .collect();
-    let is_named = |name: &[u8]| {
-        let lists = all.iter().filter(|(other, _)| CONNECTION.matches(other));
-        lists
-            .flat_map(|(_, list)| list.split(|&b| b == b','))
-            .any(|element| trim_ows(element).eq_ignore_ascii_case(name))
-    };
+/// to the connection are skipped. Returns `None` if there are more than [`MOST_INTERIM_FIELDS`].
+pub fn interim_fields(head: &[u8]) -> Option<Vec<(&[u8], &[u8])>> {
+    let lines = head.split(|&b| b == b'\n').skip_while(|line| line.trim_ascii().is_empty()).skip(1);
+    let all: Vec<_> = lines.filter_map(field).take(MOST_INTERIM_FIELDS + 1).collect();
+    if all.len() > MOST_INTERIM_FIELDS {
+        return None;
+    }
+    let lists = all.iter().filter(|(name, _)| CONNECTION.matches(name)).map(|(_, list)| list);
+    let named: Vec<_> = lists.flat_map(|list| list.split(|&b| b == b',')).map(trim_ows).collect();
+    let is_named = |name: &[u8]| named.iter().any(|element| element.eq_ignore_ascii_case(name));
     let may_pass = |name: &[u8]| {
         !HeaderName::new(name).is_filtered(Filter::HTTP2)
             && !CONTENT_LENGTH.matches(name)
             && !X_LACQUER_WHY.matches(name)
             && !is_named(name)
     };
-    all.iter().copied().filter(|(name, _)| may_pass(name)).collect()
+    Some(all.iter().copied().filter(|(name, _)| may_pass(name)).collect())
 }
 
 /// Splits a line; `None` if it is malformed.
@@ -61,7 +60,24 @@ mod tests {
         for (head, expected) in table {
             let found = interim_fields(head.as_bytes());
             let expected: Vec<_> = expected.iter().map(|(n, v)| (n.as_bytes(), v.as_bytes())).collect();
-            assert_eq!(found, expected, "{head:?}");
+            assert_eq!(found, Some(expected), "{head:?}");
         }
+    }
+
+    #[test]
+    fn heads_with_many_fields_are_not_forwarded() {
+        let head = |fields: usize| format!("HTTP/1.1 103 x\r\n{}\r\n", "Link: </a>\r\n".repeat(fields));
+        let found = |fields| interim_fields(head(fields).as_bytes()).map(|fields| fields.len());
+        assert_eq!((found(MOST_INTERIM_FIELDS), found(MOST_INTERIM_FIELDS + 1)), (Some(64), None));
+    }
+
+    #[test]
+    fn long_heads_take_little_time() {
+        let names = "a,".repeat(1 << 16);
+        let head = format!("HTTP/1.1 103 x\r\nConnection: {names}\r\n{}\r\n", "b:\r\n".repeat(63));
+        let begun = std::time::Instant::now();
+        assert_eq!(interim_fields(head.as_bytes()).map(|fields| fields.len()), Some(63));
+        assert_eq!(interim_fields(format!("{head}{}", "b:\n".repeat(1 << 20)).as_bytes()), None);
+        assert!(begun.elapsed() < std::time::Duration::from_secs(20), "it took {:?}", begun.elapsed());
     }
 }

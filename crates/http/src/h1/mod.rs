@@ -16,7 +16,7 @@ pub use chunked::{ChunkError, ChunkHeader, ChunkedDecoder, LAST_CHUNK, Piece, Ru
 pub use connection::decide_connection;
 pub use emit::{minimal_response, write_request_head, write_response_head};
 pub use framing::{Framing, request_fault, request_framing, response_body};
-pub use interim::interim_fields;
+pub use interim::{MOST_INTERIM_FIELDS, interim_fields};
 pub use length::{BadLength, canonical_request_length, content_length};
 pub use parse::{
     BadHead, BogoHeader, BogoKind, RequestHead, ResponseHead, garbage, parse_request, parse_response,
