@@ -2,9 +2,14 @@
 //! malformed lines.
 
 use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use lacquer_testing::daemon::{Daemon, vcl};
+use lacquer_testing::client::get;
+use lacquer_testing::daemon::{Daemon, until, vcl};
 use lacquer_testing::origin::Origin;
 use lacquer_testing::slots::shared_slot;
 
@@ -96,4 +101,41 @@ fn interim_responses_cannot_become_final_ones() {
         assert!(is_final || later.starts_with("HTTP/1.1 503"), "{lines:?}: {later:?}");
         assert!(!later.contains("103 Early"), "{lines:?}");
     }
+}
+
+/// Promise: a client that reads nothing delays its own interim responses only. Others that wait for the same page get it.
+#[test]
+fn a_client_that_takes_no_interim_response_delays_no_other() {
+    const REQUESTS: usize = 5000;
+    let _slot = shared_slot();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = asked.clone();
+    let origin = Origin::start(move |_: &str, stream: &mut TcpStream| {
+        count.fetch_add(1, Ordering::SeqCst);
+        let interim = format!("HTTP/1.1 103 Early Hints\r\nLink: </{}>\r\n\r\n", "x".repeat(7000));
+        let sent = stream.write_all(interim.as_bytes());
+        thread::sleep(Duration::from_millis(2));
+        sent.is_ok() && stream.write_all(PAGE.as_bytes()).is_ok()
+    });
+    let options = ["-s", "malloc,32M", "-p", "feature=+rfc9111"];
+    let daemon = Daemon::start(&vcl(origin.address, ""), &options);
+    let client = daemon.connect();
+    let mut sender = client.try_clone().expect("a descriptor");
+    let sending = thread::spawn(move || {
+        let request = |number| format!("GET /{number} HTTP/1.1\r\nHost: robust\r\n\r\n");
+        sender.write_all((1..=REQUESTS).map(request).collect::<String>().as_bytes())
+    });
+    // Nearly all that the client is sent are interim responses, so one of them fills the buffers.
+    let mut stuck = 0;
+    assert!(until(|| {
+        thread::sleep(Duration::from_millis(500));
+        let before = std::mem::replace(&mut stuck, asked.load(Ordering::SeqCst));
+        before == stuck && stuck > 0
+    }));
+    assert!(stuck < REQUESTS, "the buffers are full");
+    let response = get(daemon.address, &format!("/{stuck}")).expect("a response in time");
+    assert_eq!(response.body, b"page");
+    assert_eq!(asked.load(Ordering::SeqCst), stuck, "both clients get one response");
+    let _ = client.shutdown(Shutdown::Both);
+    let _ = sending.join();
 }

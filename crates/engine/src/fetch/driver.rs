@@ -132,6 +132,16 @@ impl FetchDriver {
         .await
     }
 
+    /// Waits for something else while the fetch runs. The events of the fetch are kept.
+    pub async fn run_during<T>(&mut self, other: impl Future<Output = T>) -> T {
+        let mut other = pin!(other);
+        poll_fn(|cx| {
+            let _ = self.poll(cx);
+            other.as_mut().poll(cx)
+        })
+        .await
+    }
+
     /// Polls the fetch once. If an idle connection is available, the request has been sent when this returns.
     pub async fn advance(&mut self) {
         poll_fn(|cx| Poll::Ready(self.poll(cx).is_ready())).await;

@@ -99,7 +99,8 @@ pub async fn for_request(req: &mut Req, mode: Mode) -> Outcome {
             loop {
                 match driver.until(FetchEvents::progress).await {
                     Some(Progress::Interim(responses)) => {
-                        if !Box::pin(req.send_interim(responses)).await {
+                        // Others may need the response, however slow this client is.
+                        if !Box::pin(driver.run_during(req.send_interim(responses))).await {
                             break None;
                         }
                     }
