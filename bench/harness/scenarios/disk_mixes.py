@@ -65,7 +65,8 @@ def disk_replies(options):
     seconds = max(options.seconds * 3, 4)
     # Misses are stored, and the disks have room for 4,500 replies/s.
     stored = (objects + round(3000 * seconds * options.rounds * misses / 100)) // 2
-    with DiskField(options.chosen(names), stored) as running:
+    # Squid needs more than the usual limit for its index and the connections, and would be killed.
+    with DiskField(options.chosen(names), stored, limit_mb=640) as running:
         path = f"/mixed/{token()}/{{}}"
         for server in running.servers.values():
             load.counted(server.port, objects, 16, path)

@@ -49,13 +49,13 @@ class MemoryLimit:
 class DiskField(Field):
     """Servers with caches on a disk, each with its memory limit."""
 
-    def __init__(self, names, objects):
+    def __init__(self, names, objects, limit_mb=LIMIT_MB):
         self.limits, self.objects = {}, objects
         # Room for three times the objects: no server evicts.
         super().__init__((), storage_mb=MEMORY_MB, disk_mb=round(objects * MEAN * 3 / 1e6) + 256, scratch=DISK)
         try:
             for name in names:
-                self.limits[name] = MemoryLimit(name, LIMIT_MB)
+                self.limits[name] = MemoryLimit(name, limit_mb)
                 self.start(name, under=self.limits[name].under, timeout=60)
         except BaseException:
             self.close()
