@@ -4,7 +4,7 @@
 //! address, and a smaller network before a larger one that contains it.
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -112,6 +112,35 @@ struct Entry {
 
 type Tree = BTreeMap<Network, Entry>;
 
+/// The entries as they were written, each network once.
+#[derive(Default)]
+struct Entries {
+    tree: Tree,
+    /// The networks in the order of their entries.
+    order: Vec<Network>,
+}
+
+/// The state while the entries of an ACL are folded, one after the other.
+struct Folding {
+    tree: Tree,
+    /// The negated entries of the whole ACL, also those that come later.
+    exceptions: BTreeSet<Network>,
+    /// Whether each fold is a warning.
+    has_report: bool,
+}
+
+impl Folding {
+    fn is_positive(&self, network: &Network) -> bool {
+        self.tree.get(network).is_some_and(|entry| !entry.negated)
+    }
+
+    /// Returns whether a negated entry contains the inner network, and is contained in the outer one.
+    fn has_exception_between(&self, inner: &Network, outer: &Network) -> bool {
+        let mut sizes = outer.bits + 1..inner.bits;
+        !self.exceptions.is_empty() && sizes.any(|bits| self.exceptions.contains(&Network { bits, ..*inner }))
+    }
+}
+
 #[derive(Clone, Copy)]
 struct Flags {
     log: bool,
@@ -148,13 +177,14 @@ impl Compiler<'_> {
         let symbol = self.handle_symbol(Fmt::Acl)?.ok_or(Stop)?;
         let flags = self.acl_flags()?;
         self.skip(Tok::LBrace)?;
-        let mut tree = Tree::new();
+        let mut found = Entries::default();
         while self.now() != Tok::RBrace {
             let written = self.acl_entry()?;
-            self.add_hosts(&mut tree, written, flags)?;
+            self.add_hosts(&mut found, written, flags)?;
             self.skip(Tok::Semi)?;
         }
         self.skip(Tok::RBrace)?;
+        let tree = if flags.fold { self.folded(&found, flags.fold_report) } else { found.tree };
         let entries = tree.iter().map(|(network, entry)| Self::acl_result(network, entry)).collect();
         let index = self.global_index(symbol) as usize;
         let acl = &mut self.program.acls[index];
@@ -258,17 +288,17 @@ impl Compiler<'_> {
         found
     }
 
-    fn add_hosts(&mut self, tree: &mut Tree, written: Written, flags: Flags) -> Res<()> {
+    fn add_hosts(&mut self, found: &mut Entries, written: Written, flags: Flags) -> Res<()> {
         let host = written.entry.host.clone();
         if let Some((address, bits)) = net_notation(&host) {
             let bits = written.bits.unwrap_or(bits);
-            return self.add_network(tree, written.entry, IpAddr::V4(address), bits, flags);
+            return self.add_network(found, written.entry, IpAddr::V4(address), bits, flags);
         }
         let resolved = match host.parse::<IpAddr>() {
             Ok(ip) => Ok(vec![ip]),
             Err(_) => {
-                let found = self.input.options.resolver.resolve(Some(&host), "0");
-                found.map(|list| list.into_iter().map(|a| a.ip()).collect())
+                let list = self.input.options.resolver.resolve(Some(&host), "0");
+                list.map(|list| list.into_iter().map(|a| a.ip()).collect())
             }
         };
         let mut addresses: Vec<IpAddr> = match resolved {
@@ -293,14 +323,14 @@ impl Compiler<'_> {
         }
         for address in addresses {
             let bits = written.bits.unwrap_or(if address.is_ipv4() { 32 } else { 128 });
-            self.add_network(tree, written.entry.clone(), address, bits, flags)?;
+            self.add_network(found, written.entry.clone(), address, bits, flags)?;
         }
         Ok(())
     }
 
     fn add_network(
         &mut self,
-        tree: &mut Tree,
+        found: &mut Entries,
         mut entry: Entry,
         address: IpAddr,
         bits: u32,
@@ -327,11 +357,11 @@ impl Compiler<'_> {
             }
             entry.fixed = Some(fixed);
         }
-        self.insert_network(tree, network, entry, flags)
+        self.insert_network(found, network, entry)
     }
 
-    fn insert_network(&mut self, tree: &mut Tree, network: Network, entry: Entry, flags: Flags) -> Res<()> {
-        if let Some(old) = tree.get(&network) {
+    fn insert_network(&mut self, found: &mut Entries, network: Network, entry: Entry) -> Res<()> {
+        if let Some(old) = found.tree.get(&network) {
             if old.negated == entry.negated {
                 return Ok(());
             }
@@ -340,21 +370,41 @@ impl Compiler<'_> {
             self.show(first);
             return self.fail("vs:\n", entry.address);
         }
-        tree.insert(network, entry);
-        if !flags.fold {
-            return Ok(());
-        }
-        let before = tree.range(..network).next_back().map(|(n, _)| *n);
-        if let Some(left) = before
-            && !self.fold(tree, left, network, flags)?
-        {
-            return Ok(());
-        }
-        let after = tree.range(network..).nth(1).map(|(n, _)| *n);
-        if let Some(right) = after {
-            self.fold(tree, network, right, flags)?;
-        }
+        found.tree.insert(network, entry);
+        found.order.push(network);
         Ok(())
+    }
+
+    /// Returns the entries without those that others make superfluous.
+    fn folded(&mut self, found: &Entries, has_report: bool) -> Tree {
+        let negated = found.tree.iter().filter(|(_, entry)| entry.negated);
+        let exceptions = negated.map(|(network, _)| *network).collect();
+        let mut folding = Folding { tree: Tree::new(), exceptions, has_report };
+        for network in &found.order {
+            if let Some(entry) = found.tree.get(network) {
+                self.fold_in(&mut folding, *network, entry.clone());
+            }
+        }
+        folding.tree
+    }
+
+    /// Adds an entry, and folds it with its neighbours.
+    fn fold_in(&mut self, folding: &mut Folding, network: Network, entry: Entry) {
+        // Two others may have been joined to this network.
+        if folding.tree.contains_key(&network) {
+            return;
+        }
+        folding.tree.insert(network, entry);
+        let before = folding.tree.range(..network).next_back().map(|(n, _)| *n);
+        if let Some(left) = before
+            && !self.fold(folding, left, network)
+        {
+            return;
+        }
+        let after = folding.tree.range(network..).nth(1).map(|(n, _)| *n);
+        if let Some(right) = after {
+            self.fold(folding, network, right);
+        }
     }
 
     fn most_folds(&self) -> usize {
@@ -377,51 +427,56 @@ impl Compiler<'_> {
     }
 
     /// Folds two adjacent networks in the tree. Returns whether the right one remains.
-    fn fold(&mut self, tree: &mut Tree, left: Network, right: Network, flags: Flags) -> Res<bool> {
+    fn fold(&mut self, folding: &mut Folding, left: Network, right: Network) -> bool {
         let mut left = left;
-        let negated = |tree: &Tree, n: &Network| tree.get(n).is_none_or(|e| e.negated);
         loop {
-            if negated(tree, &left) || negated(tree, &right) {
-                return Ok(true);
+            if !folding.is_positive(&left) || !folding.is_positive(&right) {
+                return true;
             }
             match left.relation(&right) {
-                Relation::Inside => {
-                    if flags.fold_report && self.may_show_fold() {
+                Relation::Inside if !folding.has_exception_between(&left, &right) => {
+                    if folding.has_report && self.may_show_fold() {
                         self.add_text("ACL entry:\n");
-                        self.show(tree[&right].address);
+                        self.show(folding.tree[&right].address);
                         self.add_text("supersedes / removes:\n");
-                        self.show(tree[&left].address);
+                        self.show(folding.tree[&left].address);
                         self.finish_warning();
                     }
-                    tree.remove(&left);
+                    folding.tree.remove(&left);
                 }
-                Relation::LeftHalf => {
-                    let (Some(mut kept), Some(gone)) = (tree.remove(&left), tree.remove(&right)) else {
-                        return Ok(false);
-                    };
-                    left.bits -= 1;
-                    if flags.fold_report && self.may_show_fold() {
-                        let bits = left.bits - 8;
-                        self.add_text("ACL entry:\n");
-                        self.show(kept.address);
-                        self.add_text("left of:\n");
-                        self.show(gone.address);
-                        self.add_text(format!(
-                            "removing the latter and expanding mask of the former by one to /{bits}\n"
-                        ));
-                        self.finish_warning();
-                    }
-                    kept.fixed = Some("folded".to_owned());
-                    self.insert_network(tree, left, kept, flags)?;
-                    return Ok(false);
-                }
-                _ => return Ok(true),
+                Relation::LeftHalf => return !self.join(folding, left, right),
+                _ => return true,
             }
-            match tree.range(..right).next_back() {
+            match folding.tree.range(..right).next_back() {
                 Some((next, _)) => left = *next,
-                None => return Ok(true),
+                None => return true,
             }
         }
+    }
+
+    /// Replaces the two halves of a network by the network, unless it is an exception. Returns whether that was done.
+    fn join(&mut self, folding: &mut Folding, left: Network, right: Network) -> bool {
+        let whole = Network { bits: left.bits - 1, ..left };
+        if folding.exceptions.contains(&whole) {
+            return false;
+        }
+        let (Some(mut kept), Some(gone)) = (folding.tree.remove(&left), folding.tree.remove(&right)) else {
+            return true;
+        };
+        if folding.has_report && self.may_show_fold() {
+            self.add_text("ACL entry:\n");
+            self.show(kept.address);
+            self.add_text("left of:\n");
+            self.show(gone.address);
+            let bits = whole.bits - 8;
+            self.add_text(format!(
+                "removing the latter and expanding mask of the former by one to /{bits}\n"
+            ));
+            self.finish_warning();
+        }
+        kept.fixed = Some("folded".to_owned());
+        self.fold_in(folding, whole, kept);
+        true
     }
 
     /// Returns the entry for the program, with its text for the log.

@@ -5,6 +5,7 @@ mod common;
 use std::net::IpAddr;
 
 use common::{Memory, body, compile_text, program, recv, with_head, with_options};
+use lacquer_vcl::program::AclEntry;
 use lacquer_vcl::types::{Method, Type};
 use lacquer_vcl::{compile, vcc_text};
 
@@ -264,6 +265,60 @@ fn folding_keeps_exceptions() {
     let expected =
         [(true, "10.0.0.0", 23), (false, "10.0.2.0", 23), (true, "10.1.0.0", 23), (false, "10.1.0.0", 22)];
     assert_eq!(shown, expected.map(|(negated, address, bits)| (negated, address.to_owned(), bits)));
+}
+
+/// Returns the entries of an ACL, or `None` if it is refused.
+fn acl_entries(flags: &str, entries: &[String]) -> Option<Vec<AclEntry>> {
+    let entries = entries.join("");
+    let text = format!("acl a {flags} {{ {entries} }} sub vcl_recv {{ if (client.ip ~ a) {{}} }}");
+    Some(compile_text(&with_head(&text)).ok()?.program.acls.remove(0).entries)
+}
+
+/// Returns whether the first entry that contains the address is a positive one.
+fn matches(entries: &[AclEntry], address: [u8; 4]) -> bool {
+    let contains = |entry: &&AclEntry| {
+        let IpAddr::V4(network) = entry.address else { return false };
+        let difference = u32::from(network) ^ u32::from_be_bytes(address);
+        difference.checked_shr(32 - u32::from(entry.bits)).unwrap_or(0) == 0
+    };
+    entries.iter().find(contains).is_some_and(|entry| !entry.negated)
+}
+
+/// Folding changes neither which addresses match nor which ACLs are accepted, whatever the order of the entries.
+#[test]
+fn folding_changes_no_result() {
+    let known = [
+        "\"10.0.0.0\"/8; \"10.1.2.3\"; ! \"10.1.0.0\"/16;",
+        "\"10.0.0.0\"/8; ! \"10.0.0.0\"/23; \"10.0.0.0\"/24; \"10.0.1.0\"/24;",
+        "\"10.0.2.0\"/24; \"10.0.3.0\"/24; ! \"10.0.2.0\"/24;",
+    ];
+    let mut cases: Vec<Vec<String>> = known.map(|text| vec![text.to_owned()]).to_vec();
+    let mut state = 1_u32;
+    let mut random = |below: u32| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 8) % below
+    };
+    for _ in 0..2000 {
+        let entry = |_| {
+            let bits = 26 + random(7);
+            let address = random(64) & (64_u32 - (1 << (32 - bits)));
+            let negation = if random(3) == 0 { "! " } else { "" };
+            format!("{negation}\"10.0.0.{address}\"/{bits}; ")
+        };
+        cases.push((0..6).map(entry).collect());
+    }
+    let mut accepted = 0;
+    for case in &cases {
+        let (folded, plain) = (acl_entries("+fold", case), acl_entries("-fold", case));
+        assert_eq!(folded.is_some(), plain.is_some(), "{case:?}");
+        let (Some(folded), Some(plain)) = (folded, plain) else { continue };
+        accepted += 1;
+        let addresses = (0..=255).map(|last| [10, 0, 0, last]);
+        for address in addresses.chain([[10, 0, 1, 0], [10, 1, 2, 3], [10, 1, 2, 4], [10, 2, 0, 0]]) {
+            assert_eq!(matches(&folded, address), matches(&plain, address), "{address:?} {case:?}");
+        }
+    }
+    assert!(accepted > cases.len() / 2, "{accepted} of {} ACLs are accepted", cases.len());
 }
 
 #[test]
