@@ -26,6 +26,24 @@ pub fn matches(pattern: &str, text: &str) -> bool {
     pattern[p..].iter().all(|c| *c == '*')
 }
 
+/// Returns whether a file's name in its folder matches the pattern. A name that begins with a dot matches only a pattern
+/// that does.
+pub fn matches_name(pattern: &str, name: &str) -> bool {
+    (!name.starts_with('.') || pattern.starts_with('.')) && matches(pattern, name)
+}
+
+/// Returns whether the path matches the pattern, folder by folder: no element of the pattern matches a slash.
+pub fn matches_path(pattern: &str, path: &str) -> bool {
+    let (mut patterns, mut names) = (pattern.split('/'), path.split('/'));
+    loop {
+        match (patterns.next(), names.next()) {
+            (None, None) => return true,
+            (Some(pattern), Some(name)) if matches_name(pattern, name) => {}
+            _ => return false,
+        }
+    }
+}
+
 /// Returns the length of the pattern's first element if that matches the character.
 fn one(pattern: &[char], c: char) -> Option<usize> {
     match pattern {

@@ -67,8 +67,7 @@ fn expand(folder: &str, parts: &[&str], found: &mut Vec<String>) -> io::Result<(
         Err(error) => return Err(error),
     };
     let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
-    let shown = |name: &String| !name.starts_with('.') || part.starts_with('.');
-    let mut names: Vec<String> = names.filter(shown).filter(|name| glob::matches(part, name)).collect();
+    let mut names: Vec<String> = names.filter(|name| glob::matches_name(part, name)).collect();
     names.sort();
     names.iter().try_for_each(|name| expand(&below(name), rest, found))
 }

@@ -38,7 +38,7 @@ impl Files for SavedFiles<'_> {
 
     fn glob(&self, pattern: &str) -> Result<Vec<String>, String> {
         let names = self.texts.iter().skip(1).map(|(name, _)| name.clone());
-        let mut found: Vec<String> = names.filter(|name| glob::matches(pattern, name)).collect();
+        let mut found: Vec<String> = names.filter(|name| glob::matches_path(pattern, name)).collect();
         found.sort();
         found.dedup();
         if found.is_empty() { self.machine.glob(pattern) } else { Ok(found) }
@@ -65,12 +65,20 @@ mod tests {
     fn texts_are_those_that_were_compiled() {
         let machine = Machine::new();
         let texts = [("/x/main.vcl", "a"), ("/x/part1.vcl", "b"), ("/x/part2.vcl", "c")];
-        let texts = texts.map(|(name, text)| (name.to_owned(), text.as_bytes().to_vec())).to_vec();
+        // Files that others include.
+        let deeper = [("/x/parts/part4.vcl", "d"), ("/x/.part5.vcl", "e")];
+        let texts = texts
+            .into_iter()
+            .chain(deeper)
+            .map(|(name, text)| (name.to_owned(), text.as_bytes().to_vec()))
+            .collect();
         let files = SavedFiles::new(&machine, texts);
         assert_eq!(files.main(), ("/x/main.vcl".to_owned(), b"a".to_vec()));
         assert_eq!(files.read("/x/part2.vcl").unwrap(), b"c");
         assert!(files.exists("/x/part1.vcl") && !files.exists("/x/part3.vcl"));
         assert_eq!(files.glob("/x/part*.vcl").unwrap(), ["/x/part1.vcl", "/x/part2.vcl"]);
+        assert_eq!(files.glob("/x/*.vcl").unwrap(), ["/x/part1.vcl", "/x/part2.vcl"]);
+        assert_eq!(files.glob("/x/*/*.vcl").unwrap(), ["/x/parts/part4.vcl"]);
         files.read("/x/part3.vcl").unwrap_err();
     }
 }
