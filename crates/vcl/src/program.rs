@@ -41,6 +41,14 @@ pub struct Origins {
     pub tls: TlsFiles,
 }
 
+impl Origins {
+    /// Returns the probe of backends without one of their own.
+    pub fn default_probe(&self) -> Option<&Probe> {
+        // The name of a probe within a backend has a colon.
+        self.probes.iter().find(|probe| probe.name == "default")
+    }
+}
+
 /// The modules that a program imports, and the parts of them that it uses.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Modules {

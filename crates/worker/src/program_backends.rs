@@ -225,6 +225,8 @@ impl BackendMaker for Maker {
     fn make(&self, vcl: &Instance, backend: NewBackend) -> Result<Arc<dyn Director>, String> {
         let process = self.0.upgrade().ok_or("the worker ends")?;
         let NewBackend { spec, probe, via, lookup, local } = backend;
+        let default_probe = vcl.program.origins.default_probe().filter(|_| local.is_none());
+        let probe = probe.or_else(|| default_probe.cloned());
         let via = vcl.directors.get(via).and_then(|cell| {
             let leaf = cell.director.as_any();
             let fixed = leaf.downcast_ref::<OriginLeaf>();
