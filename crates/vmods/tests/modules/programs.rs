@@ -121,6 +121,32 @@ fn functions_of_std_return_their_values() {
     );
 }
 
+/// Documents of each size are parsed, also where VCL waits for them.
+#[test]
+fn small_and_large_documents_are_parsed() {
+    let loaded = load(
+        "import json;
+         sub vcl_recv { json.parse(req.http.x); set req.http.y = json.get(\"n\"); set req.http.z = json.get(\"\"); return (hash); }",
+    );
+    assert!(loaded.may_suspend(Method::Recv));
+    let reactor = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let deep = |open: &str, close: &str| format!("{}0{}", open.repeat(126), close.repeat(126));
+    for (size, rest) in [
+        (10, "null".to_owned()),
+        (100_000, format!("\"{}\"", "x".repeat(100_000))),
+        (1, deep("[", "]")),
+        (2, deep("{\"a\":", "}")),
+    ] {
+        let document = &*format!("{{\"n\": {size}, \"rest\": {rest}}}").leak();
+        let (_, request) = recv(&loaded, &[("x", document)]);
+        assert_eq!(request.header_text("y"), Some(size.to_string()), "where VCL cannot wait");
+        let mut request = Transaction::with_headers(Method::Recv, &[("x", document)]);
+        let mut ctx = Ctx::new(&mut request, loaded.instance());
+        assert_eq!(reactor.block_on(loaded.run_suspendable(Method::Recv, &mut ctx)), Action::Hash);
+        assert_eq!(request.header_text("y"), Some(size.to_string()));
+    }
+}
+
 #[test]
 fn blobs_and_digests_return_their_values() {
     evaluate(
