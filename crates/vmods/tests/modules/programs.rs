@@ -297,6 +297,45 @@ fn directors_select_backends() {
     assert_eq!(listed, wanted.map(|(name, text)| (name.to_owned(), text.to_owned())));
 }
 
+/// A client may choose the pattern, and VCL that can wait has a small stack.
+#[test]
+fn the_deepest_patterns_compile_where_vcl_can_wait() {
+    let text = "import re2; import std;
+         sub vcl_recv {
+            if (req.http.file) { set req.http.text = std.fileread(req.http.file); }
+            set req.http.found = re2.match(req.http.pattern, \"aaa\", longest_match = true);
+            return (hash);
+         }";
+    let loaded = load(text);
+    assert!(loaded.may_suspend(Method::Recv));
+    let reactor = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    for (open, middle, close) in [
+        ("(", "a", ")"),
+        ("(a", "a", ")"),
+        ("(?:a", "a", ")?"),
+        ("(b|", "a", ")"),
+        ("(a", "a", "a){1,1}"),
+        ("(?:(?:a|", "a", ")*c)*"),
+        ("(?i:a", "a", "b)+?"),
+        ("(a|bc", "d", "e|f)?"),
+    ] {
+        let nested =
+            move |depth: usize| &*format!("{}{middle}{}", open.repeat(depth), close.repeat(depth)).leak();
+        // A thread of its own has a large stack, and compiles the pattern for itself only.
+        let search = move || {
+            let loaded = load(text);
+            let compiles = |depth: &usize| recv(&loaded, &[("pattern", nested(*depth))]).0 == Action::Hash;
+            (1..300).rev().find(compiles).expect("one compiles")
+        };
+        let thread = std::thread::Builder::new().stack_size(64 << 20).spawn(search).expect("a thread");
+        let deepest = thread.join().expect("the search ends");
+        let mut request = Transaction::with_headers(Method::Recv, &[("pattern", nested(deepest))]);
+        let mut ctx = Ctx::new(&mut request, loaded.instance());
+        let action = reactor.block_on(loaded.run_suspendable(Method::Recv, &mut ctx));
+        assert_eq!(action, Action::Hash, "{deepest} times {open}");
+    }
+}
+
 #[test]
 fn headers_are_changed() {
     let loaded = load(
