@@ -1,5 +1,5 @@
 //! Bodies that are small on the wire and cause much work: gzip streams that expand a thousandfold, that produce no
-//! output or never end, and ESI pages that include themselves.
+//! output or never end, ESI pages that include themselves, and JSON documents of very many objects.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -19,8 +19,12 @@ const MB: u64 = 1 << 20;
 
 /// Starts a daemon with a single reactor, so that an attack that holds it affects all clients.
 fn one_reactor(origin: &Origin) -> Daemon {
+    one_reactor_with(origin, SUBS)
+}
+
+fn one_reactor_with(origin: &Origin, subs: &str) -> Daemon {
     let script = "exec taskset -c 0 \"$@\"";
-    Daemon::start_by(&vcl(origin.address, SUBS), &["-s", "malloc,64M"], script)
+    Daemon::start_by(&vcl(origin.address, subs), &["-s", "malloc,64M"], script)
 }
 
 fn send(stream: &mut TcpStream, head: &str, body: &[u8]) -> bool {
@@ -70,6 +74,15 @@ const SUBS: &str = "sub vcl_backend_response {
     if (bereq.url ~ \"^/unpacked\") { set beresp.do_gunzip = true; }
     if (bereq.url ~ \"^/repacked\" || beresp.http.X-Gzip) { set beresp.do_gzip = true; } }
     sub vcl_recv { if (req.url ~ \"^/pass\") { return (pass); } }";
+
+const DOCUMENTS: &str = "import json; import std; import vtc;
+    sub vcl_recv {
+        if (req.method == \"POST\") {
+            std.cache_req_body(1MB);
+            json.parse_req_body();
+            vtc.sleep(3s);
+            return (synth(200, json.is_valid()));
+        } }";
 
 /// Requests hits until `ends` is set. Returns the longest time of one.
 fn hits(address: SocketAddr, ends: &AtomicBool) -> Duration {
@@ -220,4 +233,25 @@ fn a_page_that_includes_itself_lets_others_run() {
     let left = Instant::now();
     assert!(until(rests), "the daemon still works for clients that have left");
     assert!(left.elapsed() < Duration::from_secs(4), "it worked {:?} for clients that left", left.elapsed());
+}
+
+/// Documents that need a hundred times their size neither hold the reactor nor fill the memory.
+#[test]
+fn documents_of_many_objects_let_others_run() {
+    let origin = origin();
+    let mut daemon = one_reactor_with(&origin, DOCUMENTS);
+    let done = beside(&mut daemon, |address| {
+        let nested = "{\"\":".repeat(126) + "0" + &"}".repeat(126);
+        let document = format!("[{}0]", format!("{nested},").repeat(600));
+        let head = format!("POST / HTTP/1.1\r\nHost: attack\r\nContent-Length: {}\r\n\r\n", document.len());
+        let request: Arc<str> = (head + &document).into();
+        let send = move || {
+            let mut client = Client::connect(address).expect("connections are accepted");
+            client.ask(&request).expect("a response arrives").head.starts_with("HTTP/1.1 200 true")
+        };
+        let clients: Vec<_> = (0..30).map(|_| std::thread::spawn(send.clone())).collect();
+        let parsed = clients.into_iter().map(|client| client.join().expect("a client does not fail"));
+        assert!(parsed.filter(|is_parsed| *is_parsed).count() > 0, "some are within the limit");
+    });
+    check("documents of many objects", &done, 256 + 100);
 }

@@ -136,6 +136,11 @@ impl Name {
         self.answer.lock().is_usable()
     }
 
+    /// Returns whether a lookup has found addresses, or another process had some.
+    pub fn has_addresses(&self) -> bool {
+        !self.answer.lock().addresses.is_empty()
+    }
+
     /// Adds a listener. It receives the current state at once, if that can be used.
     pub fn listen(&self, listener: &Arc<dyn Listener>) {
         self.listeners.lock().push(Arc::downgrade(listener));

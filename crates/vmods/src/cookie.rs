@@ -1,6 +1,9 @@
 //! Module cookie: the Cookie header as a list that VCL can look up, filter and write back. The list
 //! belongs to the task; the request does not change until VCL sets the header.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
 use lacquer_shm::Tag;
 use lacquer_vcl_runtime::{Args, Ctx, Value};
 
@@ -27,6 +30,9 @@ pub(crate) static MODULE: Table = Table {
     suspends: &[],
 };
 
+/// The number of cookies in a header from which their names are found by hashes. Fewer are compared one by one.
+const MANY: usize = 32;
+
 #[derive(Default)]
 struct Jar(Vec<Cookie>);
 
@@ -50,19 +56,26 @@ impl Jar {
         self.0.iter().find(|c| c.name == name).map(|c| &c.value[..])
     }
 
-    /// Adds the cookies of a Cookie header. Returns the number of pairs.
+    /// Replaces the cookies by those of a Cookie header. Returns the number of pairs.
     fn parse(&mut self, header: &[u8]) -> usize {
+        self.0.clear();
+        if header.iter().filter(|b| **b == b';').count() < MANY {
+            return pairs(header).inspect(|(name, value)| self.set(name, value)).count();
+        }
+        let mut places: HashMap<&[u8], usize> = HashMap::new();
         let mut count = 0;
-        let mut rest = header;
-        loop {
-            rest = rest.trim_ascii_start();
-            let Some(equals) = rest.iter().position(|b| *b == b'=') else { break };
-            let (name, after) = (&rest[..equals], &rest[equals + 1..]);
-            let end = after.iter().position(|b| *b == b';');
-            self.set(name, &after[..end.unwrap_or(after.len())]);
+        for (name, value) in pairs(header) {
             count += 1;
-            let Some(end) = end else { break };
-            rest = &after[end + 1..];
+            if name.is_empty() || value.is_empty() {
+                continue;
+            }
+            match places.entry(name) {
+                Entry::Occupied(place) => self.0[*place.get()].value = value.to_vec(),
+                Entry::Vacant(place) => {
+                    place.insert(self.0.len());
+                    self.0.push(Cookie { name: name.to_vec(), value: value.to_vec() });
+                }
+            }
         }
         count
     }
@@ -81,6 +94,19 @@ impl Jar {
     }
 }
 
+/// Returns the names and values of a Cookie header, up to the first part without a value.
+fn pairs(header: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let mut rest = Some(header);
+    std::iter::from_fn(move || {
+        let pair = rest?.trim_ascii_start();
+        let equals = pair.iter().position(|b| *b == b'=')?;
+        let (name, after) = (&pair[..equals], &pair[equals + 1..]);
+        let end = after.iter().position(|b| *b == b';');
+        rest = end.map(|end| &after[end + 1..]);
+        Some((name, &after[..end.unwrap_or(after.len())]))
+    })
+}
+
 fn jar<'c>(ctx: &'c mut Ctx<'_>) -> &'c mut Jar {
     ctx.task(0)
 }
@@ -97,9 +123,7 @@ fn parse<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
         log(ctx, Tag::Debug, "cookie: nothing to parse");
         return DONE;
     }
-    let jar = jar(ctx);
-    jar.0.clear();
-    let count = jar.parse(header);
+    let count = jar(ctx).parse(header);
     log(ctx, Tag::Debug, format!("cookie: parsed {count} cookies."));
     DONE
 }
@@ -203,6 +227,10 @@ fn format_date<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
+    use lacquer_sources::random::Random;
+
     use super::*;
 
     fn parsed(header: &str) -> String {
@@ -225,5 +253,36 @@ mod tests {
     fn lists_of_names_skip_spaces_and_empty_parts() {
         assert_eq!(names(Some(b" a,,  b,c")), [&b"a"[..], b"b", b"c"]);
         assert!(names(None).is_empty());
+    }
+
+    /// The cookies that are set one by one are the model.
+    #[test]
+    fn long_headers_are_parsed_like_short_ones() {
+        let mut random = Random::new(1);
+        let mut lengths = [0; 2];
+        for _ in 0..1000 {
+            let parts = random.below(4 * MANY as u64);
+            let mut part = || match random.below(50) {
+                0 => "junk".to_owned(),
+                n => format!("{}={}", "n".repeat(n as usize % 9), "v".repeat(random.below(4) as usize)),
+            };
+            let header = (0..parts).map(|_| part()).collect::<Vec<_>>().join("; ");
+            let mut one_by_one = Jar::default();
+            let count = pairs(header.as_bytes()).inspect(|(name, value)| one_by_one.set(name, value)).count();
+            let mut jar = Jar::default();
+            assert_eq!(jar.parse(header.as_bytes()), count, "{header}");
+            assert_eq!(jar.joined(), one_by_one.joined(), "{header}");
+            lengths[usize::from(parts as usize > MANY)] += 1;
+        }
+        assert!(lengths.iter().all(|count| *count > 100), "{lengths:?}");
+    }
+
+    #[test]
+    fn many_cookies_are_parsed_in_little_time() {
+        let header = (0..50_000).map(|i| format!("n{i}=v")).collect::<Vec<_>>().join(";");
+        let start = Instant::now();
+        let mut jar = Jar::default();
+        assert_eq!((jar.parse(header.as_bytes()), jar.0.len()), (50_000, 50_000));
+        assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
     }
 }

@@ -1,12 +1,17 @@
 //! Module json: values of a JSON document, by their paths.
 
+use std::borrow::Cow;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use lacquer_shm::Tag;
 use lacquer_vcl_runtime::{Args, Ctx, Func, Value};
 use serde_json::Value as Json;
 
+use crate::blocking::BODIES;
 use crate::support::{CallResult, DONE, Table, log, text};
 
-pub(crate) static MODULE: Table = Table { name: "json", functions: FUNCTIONS, objects: &[], suspends: &[] };
+pub(crate) static MODULE: Table =
+    Table { name: "json", functions: FUNCTIONS, objects: &[], suspends: &["parse", "parse_req_body"] };
 
 const FUNCTIONS: &[(&str, Func)] = &[
     ("parse", parse_text),
@@ -23,19 +28,93 @@ const FUNCTIONS: &[(&str, Func)] = &[
     ("is_null", |ctx, _| is(ctx, Json::is_null)),
 ];
 
-/// Limit on the size of a document, in bytes. The parsed form may use thirty times as much.
+/// Limit on the size of a document, in bytes.
 const LARGEST: usize = 1 << 20;
+/// Limits on the memory of the values of a document, and of those of all tasks, in bytes. Small objects within each other
+/// need 130 times the size of their text.
+const MOST_MEMORY: usize = 64 << 20;
+const MOST_MEMORY_OF_ALL: usize = 256 << 20;
+/// The size in bytes of a document that is parsed at once. Larger ones would hold the reactor.
+const PARSED_AT_ONCE: usize = 32 << 10;
+
+/// The memory of the documents of all tasks.
+static MEMORY: AtomicUsize = AtomicUsize::new(0);
 
 /// The document of a task.
 #[derive(Default)]
-struct Document(Option<Json>);
+struct Document(Option<Parsed>);
 
-/// Parses a document. The parser limits the nesting.
-pub(crate) fn parse(bytes: &[u8]) -> Result<Json, String> {
+impl Document {
+    fn value(&self) -> Option<&Json> {
+        self.0.as_ref().map(|parsed| &parsed.value)
+    }
+}
+
+/// A document, whose memory counts towards the limit of all.
+struct Parsed {
+    value: Json,
+    memory: usize,
+}
+
+impl Parsed {
+    fn new(bytes: &[u8]) -> Result<Parsed, String> {
+        let memory = memory(bytes)?;
+        let mut parsed = Parsed { value: Json::Null, memory };
+        if MEMORY.fetch_add(memory, Ordering::Relaxed) + memory > MOST_MEMORY_OF_ALL {
+            return Err(format!("the documents of all requests need more than {MOST_MEMORY_OF_ALL} bytes"));
+        }
+        parsed.value = from_slice(bytes)?;
+        Ok(parsed)
+    }
+}
+
+impl Drop for Parsed {
+    fn drop(&mut self) {
+        MEMORY.fetch_sub(self.memory, Ordering::Relaxed);
+    }
+}
+
+/// Returns the memory that the values of a document need at most, in bytes. Fails beyond the limits.
+fn memory(bytes: &[u8]) -> Result<usize, String> {
     if bytes.len() > LARGEST {
         return Err(format!("larger than {LARGEST} bytes"));
     }
+    let mut memory = bytes.len();
+    let (mut in_string, mut is_escaped) = (false, false);
+    for byte in bytes {
+        if in_string {
+            (in_string, is_escaped) = (is_escaped || *byte != b'"', !is_escaped && *byte == b'\\');
+            continue;
+        }
+        memory += match byte {
+            // The allocation of a string.
+            b'"' => {
+                in_string = true;
+                32
+            }
+            // With one colon, a leaf of a tree. With a colon and a comma for each member, its nodes when least filled.
+            b'{' => 544,
+            b':' => 96,
+            // The capacity of an array is at least four, and at most twice its length.
+            b'[' => 4 * size_of::<Json>(),
+            b',' => 2 * size_of::<Json>(),
+            _ => 0,
+        };
+    }
+    if memory > MOST_MEMORY {
+        return Err(format!("its values need more than {MOST_MEMORY} bytes"));
+    }
+    Ok(memory)
+}
+
+fn from_slice(bytes: &[u8]) -> Result<Json, String> {
     serde_json::from_slice(bytes).map_err(|error| error.to_string())
+}
+
+/// Parses a document. The parser limits the nesting.
+pub(crate) fn parse(bytes: &[u8]) -> Result<Json, String> {
+    memory(bytes)?;
+    from_slice(bytes)
 }
 
 /// Returns the value under a path, such as `a.b[0]["c.d"]`. The empty path is the document.
@@ -88,33 +167,39 @@ fn is_exact(value: &Json) -> bool {
     }
 }
 
-fn store(ctx: &mut Ctx<'_>, bytes: &[u8]) {
-    let parsed = parse(bytes);
-    if let Err(error) = &parsed {
-        log(ctx, Tag::Error, format!("json.parse: {error}"));
+/// Replaces the task's document.
+fn store<'a>(ctx: &mut Ctx<'a>, bytes: Cow<'_, [u8]>) -> CallResult<'a> {
+    ctx.task::<Document>(0).0 = None;
+    let parsed = if bytes.len() <= PARSED_AT_ONCE {
+        Parsed::new(&bytes)
+    } else {
+        let bytes = bytes.into_owned();
+        BODIES.run(ctx, move || Parsed::new(&bytes))?
+    };
+    match parsed {
+        Ok(parsed) => ctx.task::<Document>(0).0 = Some(parsed),
+        Err(error) => log(ctx, Tag::Error, format!("json.parse: {error}")),
     }
-    ctx.task::<Document>(0).0 = parsed.ok();
+    DONE
 }
 
 fn parse_text<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
-    store(ctx, args.str(0).unwrap_or_default());
-    DONE
+    store(ctx, Cow::Borrowed(args.str(0).unwrap_or_default()))
 }
 
 fn parse_req_body<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> CallResult<'a> {
     if let Some(body) = ctx.host.cached_req_body() {
-        store(ctx, &body);
-    } else {
-        ctx.task::<Document>(0).0 = None;
-        log(ctx, Tag::Error, "json.parse_req_body: the body is not cached; call std.cache_req_body() first");
+        return store(ctx, Cow::Owned(body));
     }
+    ctx.task::<Document>(0).0 = None;
+    log(ctx, Tag::Error, "json.parse_req_body: the body is not cached; call std.cache_req_body() first");
     DONE
 }
 
 /// Calls `read` with the value under the path in the first argument.
 fn with_value<R>(ctx: &mut Ctx<'_>, args: &Args<'_>, read: impl FnOnce(&Json) -> Option<R>) -> Option<R> {
     let path = std::str::from_utf8(args.str(0)?).ok()?;
-    read(find(ctx.task::<Document>(0).0.as_ref()?, path)?)
+    read(find(ctx.task::<Document>(0).value()?, path)?)
 }
 
 fn contains<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
@@ -129,7 +214,7 @@ fn get<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
 }
 
 fn length<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> CallResult<'a> {
-    let length = match &ctx.task::<Document>(0).0 {
+    let length = match ctx.task::<Document>(0).value() {
         Some(Json::Object(names)) => names.len(),
         Some(Json::Array(elements)) => elements.len(),
         _ => 0,
@@ -138,7 +223,7 @@ fn length<'a>(ctx: &mut Ctx<'a>, _args: &Args<'a>) -> CallResult<'a> {
 }
 
 fn is<'a>(ctx: &mut Ctx<'a>, test: fn(&Json) -> bool) -> CallResult<'a> {
-    Ok(Value::Bool(ctx.task::<Document>(0).0.as_ref().is_some_and(test)))
+    Ok(Value::Bool(ctx.task::<Document>(0).value().is_some_and(test)))
 }
 
 #[cfg(test)]
@@ -229,5 +314,60 @@ mod tests {
             assert!(parse(invalid.as_bytes()).is_err(), "{invalid}");
         }
         assert!(parse(b"\"\xff\"").is_err());
+    }
+
+    /// Returns the bytes that the values occupy at least.
+    fn occupied(value: &Json) -> usize {
+        const LEAF: usize = 11 * (size_of::<String>() + size_of::<Json>());
+        match value {
+            Json::Array(elements) => {
+                elements.capacity() * size_of::<Json>() + elements.iter().map(occupied).sum::<usize>()
+            }
+            Json::Object(members) => {
+                let names: usize =
+                    members.iter().map(|(name, value)| name.capacity() + occupied(value)).sum();
+                names + members.len().div_ceil(11) * LEAF
+            }
+            Json::String(text) => text.capacity(),
+            _ => 0,
+        }
+    }
+
+    #[test]
+    fn documents_that_need_much_memory_are_refused() {
+        let nested = "{\"\":".repeat(126) + "0" + &"}".repeat(126);
+        let bomb = |count: usize| format!("[{}0]", format!("{nested},").repeat(count));
+        let refused = Parsed::new(bomb(1000).as_bytes()).err();
+        assert_eq!(refused.as_deref(), Some("its values need more than 67108864 bytes"));
+        let rows = |row: &str| format!("[{row}{}]", format!(",{row}").repeat(LARGEST / (row.len() + 1) - 2));
+        for usual in [
+            bomb(100),
+            rows("{\"id\":1,\"v\":2}"),
+            rows("[0,1]"),
+            rows("\"\\\\\""),
+            rows("0"),
+            format!(
+                "{{{}\"a\":0}}",
+                (0..60_000).map(|i| format!("\"{i:x}\":[],")).collect::<Vec<_>>().concat()
+            ),
+            format!("\"{}\"", "[{,:\\\"".repeat(1000)),
+        ] {
+            let parsed = Parsed::new(usual.as_bytes()).expect("within the limits");
+            assert!(occupied(&parsed.value) <= parsed.memory, "{usual:.40}");
+        }
+
+        let large = format!("[{}0]", "0,".repeat(LARGEST / 2 - 2));
+        let mut held = Vec::new();
+        let refused = loop {
+            match Parsed::new(large.as_bytes()) {
+                Ok(parsed) if held.len() < 100 => held.push(parsed),
+                Ok(_) => panic!("there is no limit"),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(refused, "the documents of all requests need more than 268435456 bytes");
+        assert!(Parsed::new(b"[]").is_ok(), "a refused document holds nothing");
+        held.pop();
+        assert!(Parsed::new(large.as_bytes()).is_ok());
     }
 }

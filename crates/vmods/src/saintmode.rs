@@ -196,6 +196,10 @@ fn denylist<'a>(ctx: &mut Ctx<'a>, args: &Args<'a>) -> CallResult<'a> {
         log(ctx, Tag::VCL_Error, text);
         return DONE;
     };
+    if saint.threshold == 0 {
+        // The list is not used, so nothing would remove its entries.
+        return DONE;
+    }
     let hash = ctx.get_blob(Var::BereqHash).unwrap_or_default().to_vec();
     let trouble = Denial { hash, until: ctx.host.now() + args.real(0) };
     saint.denials.lock().unwrap_or_else(PoisonError::into_inner).push(trouble);

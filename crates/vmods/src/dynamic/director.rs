@@ -13,7 +13,8 @@ use lacquer_vcl::program::{Backend, BackendLimits, HostName, Probe};
 use lacquer_vcl::types::{HttpId, Method};
 use lacquer_vcl_runtime::acl::AclTable;
 use lacquer_vcl_runtime::{
-    Args, BackendId, Ctx, HeaderName, HostLookup, ModuleError, NewBackend, NoBackend, ObjectState, Value,
+    Args, BackendId, Ctx, HeaderName, HostLookup, Instance, ModuleError, NewBackend, NoBackend, ObjectState,
+    Value,
 };
 
 use crate::standard;
@@ -29,6 +30,12 @@ pub(super) fn none<'a>(ctx: &mut Ctx<'a>, why: String) -> CallResult<'a> {
 /// The maximum number of hosts and ports of one director. A client that can choose hosts could otherwise fill the
 /// memory. A further one replaces one that is not used.
 const MOST_DOMAINS: usize = 10_000;
+/// The times without use, in seconds, after which a host without an answer and one without requests can be replaced. Tasks
+/// that have its backend lose it, so they must have had time to use it.
+const REPLACED_UNRESOLVED: f64 = 30.0;
+const REPLACED_IDLE: f64 = 60.0;
+/// The time in seconds between searches for hosts that can be replaced.
+const SEARCH_INTERVAL: f64 = 1.0;
 
 pub(super) struct Dynamic {
     pub name: String,
@@ -56,19 +63,32 @@ struct Template {
 #[derive(Default)]
 struct Domains {
     all: HashMap<Key, Arc<Domain>>,
-    /// The time of the next search for unused domains.
+    /// The time of the next check for unused domains.
     next_check: f64,
-    /// The domains that can be replaced, those that were used last first. `None` until they are needed after a search.
-    resting: Option<Vec<Key>>,
+    /// The domains that could be replaced at the last search, the first to be replaced last.
+    replaceable: Vec<Key>,
+    /// The time of the next search for them.
+    next_search: f64,
 }
 
 impl Domains {
-    /// Removes the domain that was not used for the longest time, of those that rest. Returns its backend.
-    fn remove_resting(&mut self) -> Option<BackendId> {
-        let resting = self.resting.get_or_insert_with(|| by_last_use(&self.all));
-        while let Some(key) = resting.pop() {
-            // It may be in use again.
-            if self.all.get(&key).is_some_and(|domain| domain.rests.load(Ordering::Relaxed)) {
+    /// Removes the domain that is needed least, if one can be replaced. Returns its backend.
+    fn remove_one(&mut self, vcl: &Instance, now: f64) -> Option<BackendId> {
+        if let Some(id) = self.remove_found(vcl, now) {
+            return Some(id);
+        }
+        if now < self.next_search {
+            return None;
+        }
+        self.next_search = now + SEARCH_INTERVAL;
+        self.replaceable = by_need(&self.all, vcl, now);
+        self.remove_found(vcl, now)
+    }
+
+    /// Removes the next domain that the last search has found, unless it is in use again.
+    fn remove_found(&mut self, vcl: &Instance, now: f64) -> Option<BackendId> {
+        while let Some(key) = self.replaceable.pop() {
+            if self.all.get(&key).is_some_and(|domain| domain.need(vcl, now).is_some()) {
                 return self.all.remove(&key).map(|domain| domain.id);
             }
         }
@@ -76,13 +96,21 @@ impl Domains {
     }
 }
 
-/// Returns the domains that rest and can be replaced, those that were used last first.
-fn by_last_use(all: &HashMap<Key, Arc<Domain>>) -> Vec<Key> {
-    let rests = |domain: &Domain| !domain.is_permanent && domain.rests.load(Ordering::Relaxed);
-    let resting = all.iter().filter(|(_, domain)| rests(domain));
-    let mut found: Vec<_> = resting.map(|(key, domain)| (domain.last_use(), key)).collect();
-    found.sort_by(|(one, _), (other, _)| other.total_cmp(one));
-    found.into_iter().map(|(_, key)| key.clone()).collect()
+/// Returns the domains that can be replaced, those that are needed most first. Of equal ones, those that were used last are
+/// first.
+fn by_need(all: &HashMap<Key, Arc<Domain>>, vcl: &Instance, now: f64) -> Vec<Key> {
+    let needed = |(key, domain): (_, &Arc<Domain>)| Some((domain.need(vcl, now)?, domain.last_use(), key));
+    let mut found: Vec<(Need, f64, &Key)> = all.iter().filter_map(needed).collect();
+    found.sort_by(|one, other| other.0.cmp(&one.0).then(other.1.total_cmp(&one.1)));
+    found.into_iter().map(|(_, _, key)| key.clone()).collect()
+}
+
+/// The need for a domain that can be replaced, in ascending order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Need {
+    Resting,
+    Unresolved,
+    Idle,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -104,6 +132,26 @@ pub(super) struct Domain {
 impl Domain {
     fn last_use(&self) -> f64 {
         f64::from_bits(self.used.load(Ordering::Relaxed))
+    }
+
+    /// Returns the need for the domain, or `None` if it cannot be replaced.
+    fn need(&self, vcl: &Instance, now: f64) -> Option<Need> {
+        if self.is_permanent {
+            return None;
+        }
+        if self.rests.load(Ordering::Relaxed) {
+            return Some(Need::Resting);
+        }
+        let unused = now - self.last_use();
+        if unused < REPLACED_UNRESOLVED {
+            return None;
+        }
+        let Some(cell) = vcl.directors.get(self.id) else { return Some(Need::Unresolved) };
+        let names = cell.director.host_names();
+        if names.iter().any(|name| !name.has_addresses()) {
+            return Some(Need::Unresolved);
+        }
+        (unused >= REPLACED_IDLE && cell.director.load().in_use == 0).then_some(Need::Idle)
     }
 }
 
@@ -266,7 +314,7 @@ impl Dynamic {
         }
         let backend = self.new_backend(key)?;
         if domains.all.len() >= MOST_DOMAINS {
-            let removed = domains.remove_resting();
+            let removed = domains.remove_one(ctx.vcl, now);
             ctx.vcl.remove_backend(removed.ok_or_else(|| {
                 format!("is refused: the director has {MOST_DOMAINS} hosts that are in use")
             })?);
@@ -291,7 +339,8 @@ impl Dynamic {
         if now < domains.next_check {
             return;
         }
-        domains.resting = None;
+        domains.replaceable.clear();
+        domains.next_search = now;
         domains.next_check = now + (self.usage_timeout / 4.0).clamp(0.5, 60.0);
         for domain in domains.all.values() {
             if now - domain.last_use() > self.usage_timeout

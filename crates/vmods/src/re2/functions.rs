@@ -23,6 +23,12 @@ pub(super) const FUNCTIONS: &[(&str, Func)] = &[
     ("version", version),
 ];
 
+/// The number of groups up to which a pattern is compiled on the caller's stack. The compiler is recursive: each group within
+/// another may use 5 kB, and VCL that can wait has a small stack.
+const GROUPS_AT_ONCE: usize = 16;
+/// The stack size in bytes of the thread that compiles others, sufficient for the deepest nesting that the parser accepts.
+const STACK: usize = 2 << 20;
+
 /// Limits on the patterns that a thread keeps: their number, and the bytes of each when compiled.
 const KEPT: usize = 32;
 const KEPT_BYTES: usize = 256 << 10;
@@ -37,6 +43,19 @@ thread_local! {
     static PATTERNS: RefCell<Vec<Kept>> = const { RefCell::new(Vec::new()) };
 }
 
+/// Compiles a pattern, on a thread with a large stack if it may be deep.
+fn compile(text: &[u8], options: Options) -> Result<Pattern, String> {
+    if text.iter().filter(|b| **b == b'(').count() <= GROUPS_AT_ONCE {
+        return Pattern::new(text, options);
+    }
+    std::thread::scope(|scope| {
+        let builder = std::thread::Builder::new().name("vmod-re2".to_owned()).stack_size(STACK);
+        let thread = builder.spawn_scoped(scope, || Pattern::new(text, options));
+        let thread = thread.map_err(|error| format!("no thread: {error}"))?;
+        thread.join().unwrap_or_else(|_| Err("the compiler failed".to_owned()))
+    })
+}
+
 fn compiled(text: &[u8], options: Options) -> Result<Arc<Pattern>, String> {
     PATTERNS.with_borrow_mut(|kept| {
         let same = |kept: &Kept| kept.pattern.options == options && kept.text == text;
@@ -44,7 +63,7 @@ fn compiled(text: &[u8], options: Options) -> Result<Arc<Pattern>, String> {
             kept[..=at].rotate_right(1);
             return Ok(kept[0].pattern.clone());
         }
-        let pattern = Arc::new(Pattern::new(text, options)?);
+        let pattern = Arc::new(compile(text, options)?);
         if text.len() + pattern.memory() <= KEPT_BYTES {
             kept.truncate(KEPT - 1);
             kept.insert(0, Kept { text: text.to_vec(), pattern: pattern.clone() });

@@ -1,6 +1,7 @@
 //! Calls functions directly, as VCL does.
 
 use lacquer_vcl::types::Method;
+use lacquer_vcl::variables_table::Var;
 use lacquer_vcl_runtime::{BackendId, ModuleError, Str, Value};
 use std::sync::Arc;
 
@@ -159,6 +160,23 @@ fn round_robin_and_fallback_skip_the_sick() {
         "\n\n\tBackend\tCurrent\tHealth\n\ta\t\tsick\n\tc\t*\thealthy\n"
     );
     assert_eq!(cell.director.list(task.ctx.vcl, false, true), "[1, 2, \"healthy\"]");
+}
+
+/// Nothing would remove the entries of a list that is not used.
+#[test]
+fn saintmode_keeps_a_list_only_with_a_threshold() {
+    for (threshold, expected) in [(0, "Int(0)"), (1, "Int(3)")] {
+        let (mut task, backends) = with_backends(Method::BackendResponse, &[("a", true)]);
+        let saint = task.make("saintmode.saintmode", "s", &[backends[0], Value::Int(threshold)]);
+        let Value::Backend(id) = backends[0] else { panic!("not a backend") };
+        task.ctx.host.set_backend(Var::BerespBackend, id).expect("it can be set");
+        for _ in 0..3 {
+            task.call("saintmode.denylist", &[Value::Duration(10.0)]).expect("it cannot fail");
+        }
+        assert_eq!(shown(saint.call(&mut task, "denylist_count", &[])), expected);
+        let healthy = shown(saint.call(&mut task, "is_healthy", &[]));
+        assert_eq!(healthy, format!("Bool({})", threshold == 0));
+    }
 }
 
 #[test]

@@ -86,6 +86,10 @@ impl Host for Transaction {
         (var == Var::BereqHash).then(|| Blob::new(&[0xff; 32], 0))
     }
 
+    fn get_backend(&mut self, _var: Var) -> BackendId {
+        self.hint
+    }
+
     fn set_backend(&mut self, _var: Var, value: BackendId) -> HostResult<()> {
         self.hint = value;
         Ok(())

@@ -121,6 +121,32 @@ fn functions_of_std_return_their_values() {
     );
 }
 
+/// Documents of each size are parsed, also where VCL waits for them.
+#[test]
+fn small_and_large_documents_are_parsed() {
+    let loaded = load(
+        "import json;
+         sub vcl_recv { json.parse(req.http.x); set req.http.y = json.get(\"n\"); set req.http.z = json.get(\"\"); return (hash); }",
+    );
+    assert!(loaded.may_suspend(Method::Recv));
+    let reactor = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let deep = |open: &str, close: &str| format!("{}0{}", open.repeat(126), close.repeat(126));
+    for (size, rest) in [
+        (10, "null".to_owned()),
+        (100_000, format!("\"{}\"", "x".repeat(100_000))),
+        (1, deep("[", "]")),
+        (2, deep("{\"a\":", "}")),
+    ] {
+        let document = &*format!("{{\"n\": {size}, \"rest\": {rest}}}").leak();
+        let (_, request) = recv(&loaded, &[("x", document)]);
+        assert_eq!(request.header_text("y"), Some(size.to_string()), "where VCL cannot wait");
+        let mut request = Transaction::with_headers(Method::Recv, &[("x", document)]);
+        let mut ctx = Ctx::new(&mut request, loaded.instance());
+        assert_eq!(reactor.block_on(loaded.run_suspendable(Method::Recv, &mut ctx)), Action::Hash);
+        assert_eq!(request.header_text("y"), Some(size.to_string()));
+    }
+}
+
 #[test]
 fn blobs_and_digests_return_their_values() {
     evaluate(
@@ -269,6 +295,45 @@ fn directors_select_backends() {
         ("sm", "0/0\thealthy"),
     ];
     assert_eq!(listed, wanted.map(|(name, text)| (name.to_owned(), text.to_owned())));
+}
+
+/// A client may choose the pattern, and VCL that can wait has a small stack.
+#[test]
+fn the_deepest_patterns_compile_where_vcl_can_wait() {
+    let text = "import re2; import std;
+         sub vcl_recv {
+            if (req.http.file) { set req.http.text = std.fileread(req.http.file); }
+            set req.http.found = re2.match(req.http.pattern, \"aaa\", longest_match = true);
+            return (hash);
+         }";
+    let loaded = load(text);
+    assert!(loaded.may_suspend(Method::Recv));
+    let reactor = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    for (open, middle, close) in [
+        ("(", "a", ")"),
+        ("(a", "a", ")"),
+        ("(?:a", "a", ")?"),
+        ("(b|", "a", ")"),
+        ("(a", "a", "a){1,1}"),
+        ("(?:(?:a|", "a", ")*c)*"),
+        ("(?i:a", "a", "b)+?"),
+        ("(a|bc", "d", "e|f)?"),
+    ] {
+        let nested =
+            move |depth: usize| &*format!("{}{middle}{}", open.repeat(depth), close.repeat(depth)).leak();
+        // A thread of its own has a large stack, and compiles the pattern for itself only.
+        let search = move || {
+            let loaded = load(text);
+            let compiles = |depth: &usize| recv(&loaded, &[("pattern", nested(*depth))]).0 == Action::Hash;
+            (1..300).rev().find(compiles).expect("one compiles")
+        };
+        let thread = std::thread::Builder::new().stack_size(64 << 20).spawn(search).expect("a thread");
+        let deepest = thread.join().expect("the search ends");
+        let mut request = Transaction::with_headers(Method::Recv, &[("pattern", nested(deepest))]);
+        let mut ctx = Ctx::new(&mut request, loaded.instance());
+        let action = reactor.block_on(loaded.run_suspendable(Method::Recv, &mut ctx));
+        assert_eq!(action, Action::Hash, "{deepest} times {open}");
+    }
 }
 
 #[test]
