@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use lacquer_testing::admin::AdminPort;
 use lacquer_testing::client::get;
 use lacquer_testing::daemon::{Daemon, children, has_ended, refused, signal, until, vcl};
 use lacquer_testing::effort;
@@ -149,17 +150,18 @@ fn a_failed_launch_is_retried() {
     assert!(said.contains("trying again in"), "{said}");
 }
 
-/// A removed working directory is recreated: tools find the port and the secret again, and a new worker can create its
-/// log.
+/// A removed working directory is recreated: tools find the port and the secret again, a new worker can create its log, and
+/// the admin listener reads it.
 #[test]
 fn a_removed_working_directory_is_recreated() {
     let _slot = shared_slot();
-    let options = ["-T", "127.0.0.1:0", "-s", "malloc,32M"];
+    let options = ["-T", "127.0.0.1:0", "-w", "127.0.0.1:0", "-s", "malloc,32M"];
     let mut daemon =
         Daemon::start(&vcl(([127, 0, 0, 1], 1).into(), "sub vcl_recv { return (synth(200)); }"), &options);
     let directory = daemon.directory();
     let login = || ManagementPort::of(&directory).is_some_and(|port| port.login().is_ok());
     assert!(login());
+    let token = AdminPort::when_ready(&daemon).token;
     for _ in 0..2 {
         std::fs::remove_dir_all(&directory).expect("it can be removed");
         assert!(until(login), "{}", daemon.stderr());
@@ -173,6 +175,12 @@ fn a_removed_working_directory_is_recreated() {
     assert!(killed.elapsed() < BACK_WITHIN, "back after {:?}", killed.elapsed());
     assert!(until(login), "{}", daemon.stderr());
     assert!(until(|| directory.join("_.vsm_child/_.index").exists()));
+    let has_counters = |port: AdminPort| {
+        let metrics = port.ask("GET", "/metrics", "");
+        metrics.is_ok_and(|metrics| String::from_utf8_lossy(&metrics.body).contains("\nlacquer_main_"))
+    };
+    let is_seen = || AdminPort::of(&directory).is_some_and(|port| port.token == token && has_counters(port));
+    assert!(until(is_seen), "{}", daemon.stderr());
 }
 
 /// Both processes start and serve within 600 MB of address space.

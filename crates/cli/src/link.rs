@@ -384,16 +384,27 @@ pub struct Credentials {
     pub groups: Vec<u32>,
 }
 
-/// Writes one message.
+/// Writes one message. Nothing is written of a message that is too long ([`is_too_long`]).
 pub fn send<M: Serialize>(stream: &mut impl Write, message: &M) -> io::Result<()> {
+    stream.write_all(&frame(message, MAX_MESSAGE)?)
+}
+
+/// Returns whether a message was not written because it is too long. The link can still be used.
+pub fn is_too_long(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::FileTooLarge
+}
+
+/// Encodes a message of at most `most` bytes.
+fn frame<M: Serialize>(message: &M, most: usize) -> io::Result<Vec<u8>> {
     let mut frame = vec![0; 4];
     frame = postcard::to_extend(message, frame).map_err(io::Error::other)?;
     let length = frame.len() - 4;
-    if length > MAX_MESSAGE {
-        return Err(io::Error::other("the message to the other process is too long"));
+    if length > most {
+        let text = "the message to the other process is too long";
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
     }
     frame[..4].copy_from_slice(&(length as u32).to_le_bytes());
-    stream.write_all(&frame)
+    Ok(frame)
 }
 
 /// Reads one message. An error of kind `UnexpectedEof` means that the other process has closed the link.
@@ -426,5 +437,14 @@ mod tests {
         assert!(matches!(got, ToWorker::Request { id: 7, body: Request::Cli { argv: got } } if got == argv));
         let gone = receive::<FromWorker>(&mut wire).unwrap_err();
         assert_eq!(gone.kind(), io::ErrorKind::UnexpectedEof);
+        assert!(!is_too_long(&gone));
+    }
+
+    #[test]
+    fn a_message_that_is_too_long_is_distinguished_from_a_broken_link() {
+        let message = ToWorker::Request { id: 7, body: Request::Cli { argv: vec![b"ban".to_vec()] } };
+        let length = frame(&message, MAX_MESSAGE).unwrap().len() - 4;
+        assert_eq!(frame(&message, length).unwrap().len(), length + 4);
+        assert!(is_too_long(&frame(&message, length - 1).unwrap_err()));
     }
 }

@@ -4,6 +4,8 @@ use std::fs::{self, File, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use rustix::fs::{AtFlags, CWD, statat};
+
 /// The device and the inode of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileIdentity {
@@ -20,6 +22,12 @@ impl FileIdentity {
     /// Returns that of the file at a path, or of the target if it is a link.
     pub(crate) fn at(path: &Path) -> Option<Self> {
         fs::metadata(path).ok().map(|found| Self::from(&found))
+    }
+
+    /// Returns that of the current directory, also without the right to search it.
+    pub(crate) fn of_current_directory() -> Option<Self> {
+        let found = statat(CWD, "", AtFlags::EMPTY_PATH).ok()?;
+        Some(Self { device: found.st_dev, inode: found.st_ino })
     }
 
     /// Returns whether the file is at a path.

@@ -284,7 +284,7 @@ pub fn run(
     let host = rustix::system::uname();
     let identity = identity(raw, &host.nodename().to_string_lossy())?;
     let hash = raw.hash_method()?;
-    workdir::enter(&workdir, Owner::Anyone, &jail, &complain)?;
+    workdir::enter(&workdir, Owner::at_start(&workdir), &jail, &complain)?;
     if !compile_only && adopted.is_none() {
         workdir::prepare(&workdir, params.values().vsl_space, &jail)?;
     }

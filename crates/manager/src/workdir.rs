@@ -66,7 +66,7 @@ pub fn path(argument: Option<&str>) -> PathBuf {
 
 fn refuse<T>(complain: &Complain, owner: Owner, text: &str) -> Outcome<T> {
     if owner == Owner::Trusted {
-        // The caller tries again and again, and reports it once.
+        // The caller reports it, only once if it tries again and again.
         return Err(Fault::plain(text.trim_end()));
     }
     complain.report(Level::Error, text);
@@ -78,9 +78,17 @@ fn refuse<T>(complain: &Complain, owner: Owner, text: &str) -> Outcome<T> {
 pub enum Owner {
     /// Anyone's: the user has named the directory, and starts the daemon now.
     Anyone,
-    /// That of root or of our users, or the current directory. Nobody watches when the daemon creates the directory again, so
-    /// one that another account has put in its place is refused.
+    /// That of root or of our users, or the current directory. The user has not named it, or nobody watches when the daemon
+    /// creates it again, so one that another account has put in its place is refused.
     Trusted,
+}
+
+impl Owner {
+    /// Returns whose directory a start may use. `lacquer run` puts its own where others may create files.
+    pub fn at_start(path: &Path) -> Owner {
+        let is_own = std::env::var_os(OWN_FOLDER).is_some_and(|own| Path::new(&own) == path);
+        if is_own { Owner::Trusted } else { Owner::Anyone }
+    }
 }
 
 /// Opens the directory. The error is the reason why it cannot be used.

@@ -3,12 +3,12 @@
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::process::{Command, Output};
 
 use lacquer_testing::Folder;
 use lacquer_testing::client::get;
-use lacquer_testing::daemon::{Daemon, program, vcl};
+use lacquer_testing::daemon::{Daemon, is_root, program, vcl};
 use lacquer_testing::origin::{Origin, sized};
 
 /// Arguments, and a text that the only line on standard error contains.
@@ -35,11 +35,16 @@ const ARGUMENTS: [(&[&str], &str); 20] = [
     (&["-b", "127.0.0.1:1", "-r", "nope"], "Unknown parameter nope"),
 ];
 
+/// Returns a command that runs the daemon with these arguments.
+fn command(folder: &Folder, arguments: &[&str]) -> Command {
+    let mut command = Command::new(program());
+    command.args(["-F", "-n"]).arg(folder.join("name")).args(arguments);
+    command
+}
+
 /// Runs the daemon with these arguments until it exits. Returns its output.
 fn start(folder: &Folder, arguments: &[&str]) -> Output {
-    let mut command = Command::new(program());
-    let name = folder.join("name");
-    command.args(["-F", "-n"]).arg(name).args(arguments).output().expect("it can be started")
+    command(folder, arguments).output().expect("it can be started")
 }
 
 /// Returns a description unless the output is exit code 2 and one line with `text`, with or without a hint at `-?`.
@@ -198,6 +203,26 @@ fn a_start_that_fails_leaves_no_files() {
         fs::create_dir_all(folder.join("name")).expect("writable");
         fs::write(&kept, "").expect("writable");
     }
+}
+
+/// `lacquer run` has checked the directory before, but another user may have created it since. Only root can give a directory
+/// to another user.
+#[test]
+fn a_directory_of_lacquer_run_that_another_user_has_created_is_refused() {
+    if !is_root() {
+        return;
+    }
+    let folder = Folder::new("refused-owner");
+    let name = folder.join("name");
+    folder.file("name/theirs", "");
+    chown(&name, Some(4711), None).expect("root may do that");
+    // A start that uses the directory fails later.
+    let mut run = command(&folder, &["-b", "none", "-P", "/nowhere/pid"]);
+    let output = run.env("LACQUER_OWN_FOLDER", &name).output().expect("it can be started");
+    assert_eq!(fault_of(&output, "it belongs to user 4711, who may have replaced it"), None);
+    let left = fs::read_dir(&name).expect("it is there").flatten().map(|entry| entry.file_name());
+    assert!(left.eq(["theirs"]), "something was written");
+    assert_eq!(fs::metadata(&name).map(|found| found.uid()).ok(), Some(4711));
 }
 
 #[test]

@@ -14,6 +14,7 @@ use lacquer_testing::effort;
 use lacquer_testing::origin::Origin;
 use lacquer_testing::slots::shared_slot;
 use lacquer_testing::until;
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
 use crate::disk::{Place, kill_all};
 use crate::disk_waits::wait_for_index;
@@ -237,6 +238,49 @@ fn memory_in_front_of_a_disk_outlives_the_worker() {
             assert!((24..2000).step_by(10).all(|n| !is_hit(&mut client, n)), "it came back");
         }
     }
+}
+
+/// The manager can open no file when it starts the next worker. Then it can.
+#[test]
+fn workers_that_cannot_be_started_leave_the_memory_as_it_is() {
+    let _slot = shared_slot();
+    let origin = origin(&Arc::default());
+    for (method, is_upgraded) in [("malloc", false), ("malloc", true), ("file", false), ("file", true)] {
+        let place = Place::new("not-started");
+        let path =
+            if method == "file" { format!(",{}", place.0.join("cache").display()) } else { String::new() };
+        let storage = format!("{method}{path},200m");
+        let mut daemon = Daemon::start(&vcl(origin.address, SUBS), &["-s", &storage]);
+        let mut client = Client::connect(daemon.address).expect("it accepts");
+        (0..100).for_each(|n| assert!(!is_hit(&mut client, n)));
+        let (manager, old) = (daemon.manager(), daemon.worker());
+        let before = limit_descriptors(manager, Some(MOST_POLLED));
+        signal(old, "-KILL");
+        // The program is replaced before the next attempt.
+        let pause = if is_upgraded { "trying again in 3.2s" } else { "trying again in 0.2s" };
+        assert!(until(|| daemon.stderr().contains(pause)), "{}", daemon.stderr());
+        limit_descriptors(manager, before);
+        if is_upgraded {
+            signal(manager, "-USR2");
+            daemon.banner();
+            assert!(daemon.ok("upgrade.show").starts_with("Upgraded from"), "{}", daemon.stderr());
+        }
+        assert!(until(|| daemon.ok("status").contains("running") && daemon.worker() != old));
+        let mut client = Client::connect(daemon.address).expect("it accepts");
+        let hits = (0..100).filter(|&n| is_hit(&mut client, n)).count();
+        assert_eq!(hits, 100, "{storage} {is_upgraded}: {}", daemon.stderr());
+    }
+}
+
+/// More descriptors than the manager waits for at a time, and fewer than it has open.
+const MOST_POLLED: u64 = 12;
+
+/// Limits the descriptors of a process. Returns the limit before.
+fn limit_descriptors(process: u32, most: Option<u64>) -> Option<u64> {
+    let pid = i32::try_from(process).ok().and_then(Pid::from_raw);
+    // The manager inherits the hard limit.
+    let limit = Rlimit { current: most, maximum: getrlimit(Resource::Nofile).maximum };
+    prlimit(pid, Resource::Nofile, limit).expect("it is ours").current
 }
 
 #[test]

@@ -3,14 +3,14 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use lacquer_testing::daemon::until;
+use lacquer_testing::{Folder, free_address};
 use serde_json::Value;
 
-use lacquer_testing::Folder;
-
-use crate::{App, Site, Text as _, lacquer};
+use crate::{App, Site, Text as _, command, lacquer, turn};
 
 const HTML: &str = "Content-Type: text/html\r\n";
 
@@ -74,6 +74,34 @@ fn a_signal_to_all_processes_ends_a_run_quietly() {
         assert!(err.contains("Lacquer served 1 request,"), "{signal}: {err}");
         assert!(!err.contains("Error"), "{signal}: {err}");
     }
+}
+
+/// Any user can put a file beside the directory of a run whose name is not given.
+#[test]
+fn a_pipe_in_place_of_the_written_vcl_is_named() {
+    let _turn = turn();
+    let folder = Folder::new("pipe");
+    let address = free_address();
+    let pipe = folder.join(format!("lacquer-{}.run.vcl", address.port()));
+    assert!(Command::new("mkfifo").arg(&pipe).status().is_ok_and(|made| made.success()));
+    let listen = address.to_string();
+    let errors = folder.join("err");
+    let mut run = command(&folder, &["run", "--listen", &listen, "--backend", "http://127.0.0.1:1"]);
+    run.env("TMPDIR", &*folder).env_remove("XDG_RUNTIME_DIR");
+    let errors = fs::File::create(errors).expect("it can be created");
+    let mut run = run.stdout(Stdio::null()).stderr(errors).spawn().expect("it starts");
+    let mut end = None;
+    until(|| {
+        end = run.try_wait().ok().flatten();
+        end.is_some()
+    });
+    if end.is_none() {
+        let _ = run.kill();
+        let _ = run.wait();
+    }
+    let text = folder.read("err");
+    assert_eq!(end.and_then(|end| end.code()), Some(2), "{text}");
+    assert!(text.contains(&pipe.display().to_string()), "{text}");
 }
 
 #[test]

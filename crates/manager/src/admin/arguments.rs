@@ -1,8 +1,9 @@
 //! The arguments of `-w`, and the sockets that they name.
 
 use std::fmt::Write as _;
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use lacquer_cli::admin::{AdminSocket, Collector};
@@ -35,6 +36,13 @@ struct Argument {
     certificate: Option<Vec<u8>>,
     hosts: Vec<String>,
     bound: Vec<Socket>,
+}
+
+impl Argument {
+    /// Returns whether its token is that of the working directory, which the manager makes.
+    fn has_made_token(&self) -> bool {
+        self.token.is_none() && !is_unix(&self.endpoint)
+    }
 }
 
 /// All sockets of the admin listener, and the collector to which its process sends data.
@@ -117,6 +125,14 @@ impl AdminSockets {
         Ok(())
     }
 
+    /// Writes the token of the working directory again if it was removed.
+    pub fn restore_token(&self, jail: &Jail) -> io::Result<()> {
+        let owners = self.arguments.iter().flat_map(|a| a.bound.iter().map(|_| a.has_made_token()));
+        let made = self.config.iter().zip(owners).find(|(_, is_made)| *is_made);
+        let token = made.and_then(|(socket, _)| socket.token.as_deref());
+        token.map_or(Ok(()), |token| token::restore(Path::new(token::NAME), token, jail))
+    }
+
     /// Returns the sockets as the process gets them.
     pub fn config(&self) -> &[AdminSocket] {
         &self.config
@@ -149,7 +165,7 @@ impl AdminSockets {
 
     /// Removes the files that were made.
     pub fn remove(&self, jail: &Jail) {
-        if self.arguments.iter().any(|argument| argument.token.is_none() && !is_unix(&argument.endpoint)) {
+        if self.arguments.iter().any(Argument::has_made_token) {
             token::remove(jail);
         }
         let _root = jail.raise();
@@ -210,17 +226,17 @@ fn parse(text: &str) -> Outcome<Argument> {
 fn bind(argument: &Argument, jail: &Jail) -> Outcome<Vec<Socket>> {
     let endpoint = &argument.endpoint;
     let cannot = |why: &str| Fault::usage(format!("-w {endpoint} cannot be listened on: {why}"));
-    let io = |error: std::io::Error| cannot(&os_error_text(&error));
+    let failed = |error: io::Error| cannot(&os_error_text(&error));
     let bound = if is_unix(endpoint) {
         let _root = jail.raise();
-        vec![bind_unix(endpoint, &argument.permissions, Others::Kept).map_err(io)?]
+        vec![bind_unix(endpoint, &argument.permissions, Others::Kept).map_err(failed)?]
     } else {
         let addresses = resolve(endpoint, DEFAULT_PORT).map_err(|why| cannot(&why))?;
         let _root = jail.raise();
-        addresses.into_iter().map(bind_tcp).collect::<std::io::Result<_>>().map_err(io)?
+        addresses.into_iter().map(bind_tcp).collect::<io::Result<_>>().map_err(failed)?
     };
     for socket in &bound {
-        socket.listen(BACKLOG).and_then(|()| socket.set_nonblocking(true)).map_err(io)?;
+        socket.listen(BACKLOG).and_then(|()| socket.set_nonblocking(true)).map_err(failed)?;
     }
     Ok(bound)
 }

@@ -18,7 +18,7 @@ pub use token::NAME as TOKEN;
 
 use crate::cli::{CliChannel, Origin, Sessions};
 use crate::complain::Level;
-use crate::fault::Outcome;
+use crate::fault::{Outcome, os_error_text};
 use crate::jail::Jail;
 use crate::manager::Manager;
 use crate::shm::Shm;
@@ -88,6 +88,7 @@ impl Admin {
     /// Starts the process if it is due.
     pub fn tick(&mut self, manager: &Manager, sessions: &mut Sessions, now: Instant) {
         self.follow_collector(manager, now);
+        self.follow_directory(manager, now);
         if self.due.is_none_or(|due| due > now) {
             return;
         }
@@ -97,6 +98,11 @@ impl Admin {
         }
         self.due = None;
         let jail = &manager.jail;
+        if let Err(error) = self.sockets.restore_token(jail) {
+            let text =
+                format!("The admin listener: its token cannot be written again: {}", os_error_text(&error));
+            manager.complain.report(Level::Error, &text);
+        }
         let prepared = self.sockets.bind(jail).and_then(|()| self.sockets.prepare_collector(jail));
         let launched = prepared.map_err(|fault| fault.text().to_owned()).and_then(|()| {
             AdminProcess::start(manager, &self.sockets).map_err(|error| format!("cannot be started: {error}"))
@@ -136,6 +142,18 @@ impl Admin {
                 manager.complain.report(Level::Error, &text);
             }
             None => {}
+        }
+    }
+
+    /// Ends a process that cannot read the working directory anymore, because that was created again, and starts another one
+    /// at once.
+    fn follow_directory(&mut self, manager: &Manager, now: Instant) {
+        if let Some(process) = self.process.take_if(|process| process.is_outside()) {
+            process.end(&manager.jail);
+            manager
+                .complain
+                .report(Level::Info, "The working directory is new: the admin listener is started again");
+            self.due = Some(now);
         }
     }
 

@@ -12,6 +12,7 @@ use lacquer_cli::link;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 use super::arguments::AdminSockets;
+use crate::file_identity::FileIdentity;
 use crate::jail::Jail;
 use crate::manager::Manager;
 use crate::spawning::{spawn_with, this_program};
@@ -41,6 +42,8 @@ pub struct AdminProcess {
     child: Child,
     /// The connection on which it gets the addresses of the collector.
     addresses: UnixStream,
+    /// The working directory at its start, which is all that it may read.
+    directory: Option<FileIdentity>,
 }
 
 impl AdminProcess {
@@ -50,6 +53,7 @@ impl AdminProcess {
         let (questions, their_questions) = UnixStream::pair()?;
         let (addresses, their_addresses) = UnixStream::pair()?;
         addresses.set_nonblocking(true)?;
+        let directory = FileIdentity::of_current_directory();
         let params = manager.params.values();
         let config = AdminConfig {
             sockets: sockets.config().to_vec(),
@@ -73,7 +77,7 @@ impl AdminProcess {
             let _root = manager.jail.raise();
             spawn_with(&mut command, &passed)?
         };
-        let process = AdminProcess { child, addresses };
+        let process = AdminProcess { child, addresses, directory };
         // With our copies of its ends closed, its death is an error here.
         drop((theirs, their_questions, their_addresses));
         // The authorities of the system do not fit into the buffer of the socket, so the process must read meanwhile.
@@ -89,6 +93,12 @@ impl AdminProcess {
     /// Sends the process other addresses of the collector. If it does not take them, it ends, or reads nothing at all.
     pub fn send_addresses(&mut self, addresses: &[SocketAddr]) {
         let _ = link::send(&mut self.addresses, &addresses);
+    }
+
+    /// Returns whether the working directory is another one than at its start.
+    pub fn is_outside(&self) -> bool {
+        let now = FileIdentity::of_current_directory();
+        now.is_some() && self.directory.is_some() && now != self.directory
     }
 
     /// Ends the process. Returns how it ended.

@@ -71,9 +71,22 @@ pub fn of_directory(jail: &Jail) -> Outcome<String> {
     let token: String = bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect();
     let _root = jail.raise();
     let _ = fs::remove_file(path);
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o640).open(path);
-    file.and_then(|mut file| writeln!(file, "{token}")).map_err(|error| cannot(&error))?;
+    write(path, &token).map_err(|error| cannot(&error))?;
     Ok(token)
+}
+
+fn write(path: &Path, token: &str) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o640).open(path)?;
+    writeln!(file, "{token}")
+}
+
+/// Writes a token again if its file was removed. One that is there stays as it is.
+pub fn restore(path: &Path, token: &str, jail: &Jail) -> io::Result<()> {
+    let _root = jail.raise();
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => write(path, token),
+        found => found.map(drop),
+    }
 }
 
 /// Removes the token of the working directory.
@@ -114,5 +127,18 @@ mod tests {
         }
         fs::remove_file(&path).unwrap();
         assert!(read(&path, &jail).is_err());
+    }
+
+    #[test]
+    fn only_a_token_that_was_removed_is_written_again() {
+        let path = std::env::temp_dir().join(format!("lacquer-token-removed-{}", std::process::id()));
+        let jail = Jail::none();
+        for (token, expected) in
+            [("0123456789abcdef", "0123456789abcdef"), ("fedcba9876543210", "0123456789abcdef")]
+        {
+            restore(&path, token, &jail).unwrap();
+            assert_eq!(read(&path, &jail).unwrap(), expected);
+        }
+        fs::remove_file(&path).unwrap();
     }
 }

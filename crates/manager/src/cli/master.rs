@@ -120,7 +120,7 @@ impl Master {
         let Step::Connecting(socket) = std::mem::replace(&mut self.step, Step::Connected) else {
             return Err(io::ErrorKind::NotConnected.into());
         };
-        if let Some(error) = socket.take_error()? {
+        if let Some(error) = socket.take_error().unwrap_or_else(Some) {
             self.later();
             return Err(error);
         }

@@ -219,6 +219,9 @@ impl Session {
 
     /// Returns the time of the next timeout.
     pub fn deadline(&self) -> Option<Instant> {
+        if self.gone {
+            return Some(self.opened);
+        }
         let login = match self.login {
             _ if self.closing => None,
             Login::Authenticated => None,
@@ -246,7 +249,9 @@ impl Session {
             Origin::Stdin | Origin::InitFile => Blocking::IfFull,
         };
         let written = self.outbox.flush(self.channel.output(), blocking, now);
-        if self.gone || written.is_err() || self.closing && self.outbox.is_empty() {
+        // A session that begins is closed in its first round.
+        self.gone |= written.is_err();
+        if self.gone || self.closing && self.outbox.is_empty() {
             return Verdict::Close;
         }
         Verdict::Keep

@@ -58,13 +58,13 @@ impl Sessions {
         Sessions { all: Vec::new(), throttle: Throttle::default(), accepting, next: 0 }
     }
 
-    /// Starts a session on a connection and adds it.
+    /// Starts a session on a connection and adds it. If the client has gone already, it ends in the next round, which returns
+    /// its origin.
     pub fn add(&mut self, manager: &Manager, channel: CliChannel, origin: Origin) {
         let now = Instant::now();
         let mut session = Session::begin(manager, channel, origin, now);
-        if session.flush(now) == Verdict::Keep {
-            self.all.push(session);
-        }
+        session.flush(now);
+        self.all.push(session);
     }
 
     /// Adds a connection made to the address of `-M`.
@@ -253,6 +253,74 @@ fn replaced_for_descriptors(facts: &[Facts], secret: bool, now: Instant) -> Opti
         Admission::Replace(at) => Some(at),
         Admission::Admit | Admission::NotBefore(_) => {
             facts.iter().position(|facts| facts.login == LoginState::Refused)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use lacquer_params::ParamSet;
+
+    use super::*;
+    use crate::complain::Complain;
+    use crate::jail::Jail;
+    use crate::listen::Listeners;
+    use crate::manager::{Child, Instance};
+    use crate::tls::Tls;
+    use crate::upgrade::Upgrade;
+    use crate::vcl::Catalogue;
+    use crate::workdir::Renewal;
+
+    /// Returns a manager without listeners, storages, a working directory or a worker.
+    fn manager() -> Manager {
+        Manager {
+            complain: Complain::new(false, "test"),
+            jail: Jail::none(),
+            params: ParamSet::new(),
+            listeners: Listeners::default(),
+            storages: Vec::new(),
+            tls: Tls::default(),
+            instance: Instance {
+                program: "test".into(),
+                identity: "test".to_owned(),
+                platform: "test".to_owned(),
+                workdir: "/nowhere".into(),
+                secret: None,
+                pid_files: Vec::new(),
+                started: Instant::now(),
+                upgrade: Upgrade::new(&[]),
+            },
+            renewal: Renewal::default(),
+            shm: None,
+            catalogue: Catalogue::default(),
+            child: Child::default(),
+            exit_status: 0,
+        }
+    }
+
+    /// The end of a connection that the manager has made is reported, so that another one is made.
+    #[test]
+    fn a_session_whose_client_has_gone_before_the_banner_ends_in_the_next_round() {
+        let (mut manager, mut sessions) = (manager(), Sessions::new());
+        let pair = || {
+            let (ours, theirs) = UnixStream::pair().unwrap();
+            ours.set_nonblocking(true).unwrap();
+            (CliChannel { input: ours.into(), output: None, ident: "test".to_owned(), peer: None }, theirs)
+        };
+        let (channel, _stays) = pair();
+        sessions.add(&manager, channel, Origin::Telnet);
+        assert_eq!(sessions.serve_round(&mut manager), []);
+        assert!(sessions.deadline(Instant::now()).is_none());
+        for origin in [Origin::Master, Origin::Admin(7)] {
+            let (channel, theirs) = pair();
+            drop(theirs);
+            sessions.add(&manager, channel, origin);
+            let now = Instant::now();
+            assert!(sessions.deadline(now).is_some_and(|due| due <= now), "nothing has to wake the manager");
+            assert_eq!(sessions.serve_round(&mut manager), [origin]);
+            assert_eq!(sessions.serve_round(&mut manager), []);
         }
     }
 }

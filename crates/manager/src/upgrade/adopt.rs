@@ -118,6 +118,9 @@ impl Adopted {
         let Some(worker) = self.state.worker.take() else {
             if self.state.service.wants_worker {
                 manager.child.state = ChildState::Died;
+                if let Some(early_deaths) = self.state.left {
+                    manager.child.relaunch.inheritance().found(early_deaths);
+                }
                 // If it fails, it is repeated later.
                 let _ = manager.launch();
             }

@@ -70,10 +70,12 @@ impl Manager {
 
     fn state(&mut self, cli: &CliSockets) -> State {
         self.listeners.drop_unbound();
+        let wants_worker = self.child.state == ChildState::Died;
+        let inheritance = *self.child.relaunch.inheritance_ref();
         let service = ServiceState {
             uptime: self.uptime(),
             exit_status: self.exit_status,
-            wants_worker: self.child.state == ChildState::Died,
+            wants_worker,
             panic: self.child.panic.clone(),
             cli: cli.descriptors().map(|fd| fd.as_raw_fd()).collect(),
             secret: self.instance.secret.as_ref().map(Secret::describe),
@@ -82,7 +84,7 @@ impl Manager {
         };
         let worker = self.child.process.as_ref().map(|worker| {
             let panic = self.child.panic_file.as_ref().map(AsRawFd::as_raw_fd);
-            worker.describe(panic, self.child.relaunch.inheritance_ref().is_kept())
+            worker.describe(panic, inheritance.is_kept())
         });
         State {
             version: version::SHORT.to_owned(),
@@ -94,6 +96,7 @@ impl Manager {
             vcls: self.vcl_entries(),
             active: self.catalogue.active().map(str::to_owned),
             worker,
+            left: inheritance.left().filter(|_| wants_worker),
             tls: self.tls.catalogue.secrets(now()),
         }
     }

@@ -5,6 +5,7 @@
 //! 0   "LQUPGRAD"   8   u32 version of this format   12  u32 version of the messages to the worker
 //! 16  u64 length of the rest   24  `State` in postcard's format
 //! then, if there are block stores, a list of them for each storage, which earlier programs do not write
+//! then, if a worker has died and left its memory to the next one, the early deaths of workers with it (u32), likewise
 //! ```
 //!
 //! Nothing in it is trusted before it was checked: the program that reads it may be older or newer.
@@ -48,6 +49,10 @@ pub struct State {
     pub vcls: Vec<VclEntry>,
     pub active: Option<String>,
     pub worker: Option<WorkerState>,
+    /// The early deaths of workers with the memory that the last one has left to the worker that is to be started. `None`
+    /// without such memory, or if an earlier program has written the state.
+    #[serde(skip)]
+    pub left: Option<u32>,
     /// The secrets of TLS and QUIC. Like all of this, they are in memory only.
     pub tls: Option<Secrets>,
 }
@@ -160,9 +165,12 @@ impl State {
     /// Writes the state to a file in memory.
     pub fn write(&self) -> std::io::Result<File> {
         let mut body = postcard::to_stdvec(self).map_err(std::io::Error::other)?;
-        if self.has_stores() {
+        if self.has_stores() || self.left.is_some() && self.has_disks() {
             let stores: Vec<&[StoreState]> = self.storages.iter().map(|storage| &*storage.stores).collect();
             body.extend(postcard::to_stdvec(&stores).map_err(std::io::Error::other)?);
+        }
+        if let Some(early_deaths) = &self.left {
+            body.extend(postcard::to_stdvec(early_deaths).map_err(std::io::Error::other)?);
         }
         let mut bytes = MAGIC.to_vec();
         bytes.extend(VERSION.to_le_bytes());
@@ -184,8 +192,8 @@ impl State {
         file.read_exact_at(&mut bytes, 0).map_err(|error| error.to_string())?;
         let (head, body) = bytes.split_at(HEAD);
         let number = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
-        let rest = u64::from(number(16)) | u64::from(number(20)) << 32;
-        if head[..8] != MAGIC || rest != body.len() as u64 {
+        let length = u64::from(number(16)) | u64::from(number(20)) << 32;
+        if head[..8] != MAGIC || length != body.len() as u64 {
             return Err("it is damaged".to_owned());
         }
         for (found, known, what) in [(number(8), VERSION, "format"), (number(12), link::VERSION, "messages")]
@@ -197,20 +205,28 @@ impl State {
             }
         }
         let damaged = |error: postcard::Error| format!("it is damaged: {error}");
-        let (mut state, mut left): (State, &[u8]) = postcard::take_from_bytes(body).map_err(damaged)?;
-        if !left.is_empty() && state.storages.iter().any(|storage| storage.disks.is_some()) {
-            let (stores, rest): (Vec<Vec<StoreState>>, &[u8]) =
-                postcard::take_from_bytes(left).map_err(damaged)?;
-            left = rest;
+        let (mut state, mut rest): (State, &[u8]) = postcard::take_from_bytes(body).map_err(damaged)?;
+        if !rest.is_empty() && state.has_disks() {
+            let stores: Vec<Vec<StoreState>>;
+            (stores, rest) = postcard::take_from_bytes(rest).map_err(damaged)?;
             for (storage, stores) in state.storages.iter_mut().zip(stores) {
                 storage.stores = stores;
             }
         }
-        if !left.is_empty() {
+        if !rest.is_empty() && state.service.wants_worker && state.worker.is_none() {
+            let early_deaths;
+            (early_deaths, rest) = postcard::take_from_bytes(rest).map_err(damaged)?;
+            state.left = Some(early_deaths);
+        }
+        if !rest.is_empty() {
             return Err("it is damaged: it is too long".to_owned());
         }
         state.check()?;
         Ok(state)
+    }
+
+    fn has_disks(&self) -> bool {
+        self.storages.iter().any(|storage| storage.disks.is_some())
     }
 
     fn has_stores(&self) -> bool {
@@ -256,6 +272,7 @@ mod tests {
             vcls: Vec::new(),
             active: None,
             worker: None,
+            left: None,
             tls: Some(Secrets::new([7; 32], 1.8e9)),
         }
     }
@@ -334,6 +351,36 @@ mod tests {
                 field.copy_from_slice(&(length.saturating_sub(HEAD) as u64).to_le_bytes());
             }
             assert!(read(&short).is_err(), "{length}");
+        }
+    }
+
+    #[test]
+    fn memory_that_is_left_to_the_next_worker_is_read_behind_the_stores() {
+        let file = File::open("/dev/null").unwrap();
+        let (copy, marker) = (file.try_clone().unwrap(), file.try_clone().unwrap());
+        let [fd, copy, marker] = [&file, &copy, &marker].map(std::os::fd::AsRawFd::as_raw_fd);
+        for disks in [None, Some((vec![copy], marker))] {
+            let mut with = state();
+            with.storages.push(StorageState {
+                name: "a".into(),
+                method: "disk".into(),
+                size: None,
+                fd,
+                kept: None,
+                disks,
+                stores: Vec::new(),
+            });
+            with.service.wants_worker = true;
+            let earlier = bytes(&with);
+            with.left = Some(300);
+            let later = bytes(&with);
+            assert_eq!(read(&later).unwrap(), with);
+            assert_eq!(later[HEAD..earlier.len()], earlier[HEAD..]);
+            with.left = None;
+            assert_eq!(read(&earlier).unwrap(), with);
+            with.service.wants_worker = false;
+            with.left = Some(300);
+            assert!(read(&bytes(&with)).unwrap_err().contains("too long"), "there is nothing to start");
         }
     }
 

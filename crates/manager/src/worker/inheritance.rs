@@ -53,9 +53,14 @@ impl Inheritance {
         self.is_kept
     }
 
-    /// Records that the storages contain objects of an earlier daemon, and the early deaths of its workers.
+    /// Records that the storages contain objects of an earlier daemon or program, and the early deaths of its workers.
     pub fn found(&mut self, early_deaths: u32) {
         *self = Self { is_left: true, early_deaths, ..Self::default() };
+    }
+
+    /// Returns the early deaths of workers with the memory that a worker has left, if there is such memory.
+    pub fn left(&self) -> Option<u32> {
+        self.is_left.then_some(self.early_deaths)
     }
 
     /// Returns the number of workers in a row that have died early with the memory.
@@ -79,6 +84,11 @@ impl Inheritance {
         self.early_deaths = if is_early { self.early_deaths + 1 } else { 0 };
         (self.is_left, self.taken_at) = (self.is_kept, None);
         self.early_deaths >= MOST_DEATHS
+    }
+
+    /// Records that the worker was not started. Memory that it was to take over is still left.
+    pub fn not_started(&mut self) {
+        self.is_left |= self.taken_at.take().is_some();
     }
 
     /// Records that the worker died because a file with its memory could not be read or written: the next one begins without
@@ -146,6 +156,26 @@ mod tests {
             assert_eq!(memory.begin(now, true), expected);
             assert_eq!(memory.died(now), deaths == 1, "{deaths}");
         }
+    }
+
+    #[test]
+    fn memory_stays_left_while_no_worker_can_be_started() {
+        let (mut memory, now) = (Inheritance::default(), Instant::now());
+        assert_eq!(memory.begin(now, true), Memory::Empty);
+        memory.not_started();
+        assert_eq!(memory.begin(now, true), Memory::Empty, "nothing was left before");
+        memory.died(now);
+        for _ in 0..5 {
+            assert_eq!(memory.begin(now, true), Memory::TakeOver);
+            assert_eq!(memory.left(), None);
+            memory.not_started();
+            assert_eq!(memory.left(), Some(0));
+        }
+        assert_eq!(memory.begin(now, true), Memory::TakeOver);
+        assert!(!memory.died(now), "only workers that ran have died early");
+        assert_eq!(memory.begin(now, false), Memory::NotKept);
+        memory.not_started();
+        assert_eq!(memory.begin(now, true), Memory::Empty, "it was cleared");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use lacquer_cli::link::{self, DatagramPeers, FromWorker, PeerSockets, Request, ToWorker, WORKER_ARGUMENT};
+use lacquer_cli::status;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
@@ -314,8 +315,12 @@ impl Worker {
     pub fn request(&mut self, body: Request, timeout: Duration, mut line: impl FnMut(&str)) -> RequestResult {
         let id = self.next_id;
         self.next_id += 1;
-        if self.send(&ToWorker::Request { id, body }, timeout).is_err() {
-            return RequestResult::NoReply;
+        match self.send(&ToWorker::Request { id, body }, timeout) {
+            Ok(()) => {}
+            Err(error) if link::is_too_long(&error) => {
+                return RequestResult::Reply { status: status::CANT, text: error.to_string().into_bytes() };
+            }
+            Err(_) => return RequestResult::NoReply,
         }
         loop {
             match self.receive(timeout, &mut line) {

@@ -77,6 +77,9 @@ impl Manager {
             }
             Err(reply) => {
                 self.complain.report(Level::Error, &reply.text.lossy());
+                if self.child.process.is_none() {
+                    self.child.relaunch.inheritance().not_started();
+                }
                 match self.child.process {
                     _ if again => self.launch_later(),
                     Some(_) => self.stop(),

@@ -64,7 +64,7 @@ pub fn serve(process: &Arc<Process>, entrance: &Entrance, mut manager: UnixStrea
                 is_draining = true;
             }
             Ok(ToWorker::Request { id, body }) => {
-                let Reply { status, text } = serve_request(process, body);
+                let Reply { status, text } = serve_request(process, body).within(reply::LONGEST_TEXT);
                 if link::send(&mut manager, &FromWorker::Reply { id, status, text }).is_err() {
                     break;
                 }

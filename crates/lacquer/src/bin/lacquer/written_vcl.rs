@@ -1,12 +1,14 @@
 //! The VCL that the options of `lacquer run` mean, as a file beside the working directory.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use lacquer_inspect::why::WRITTEN;
 use lacquer_manager::WRITTEN_VCL;
+use rustix::fs::OFlags;
 
 use crate::failure::Failure;
 
@@ -46,17 +48,29 @@ impl Drop for WrittenVcl {
 
 /// Removes the file of an earlier start, and none that someone else has written.
 fn remove_old(path: &Path) -> io::Result<()> {
-    match fs::read(path) {
-        Ok(old) if old.is_empty() || is_own(&old) => fs::remove_file(path),
-        Ok(_) => Err(io::Error::other("a file that lacquer run has not written is there; rename it")),
+    let foreign = || io::Error::other("a file that lacquer run has not written is there; rename it");
+    // Where everyone may create files, another user may have put a link there, or a pipe that nobody writes to.
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    match OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path) {
+        Ok(old) if is_own(&old)? => fs::remove_file(path),
+        Ok(_) => Err(foreign()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(_) if fs::symlink_metadata(path).is_ok_and(|found| !found.is_file()) => Err(foreign()),
         Err(error) => Err(error),
     }
 }
 
-/// Returns whether the last line is the one by which a later start knows that it may replace the file.
-fn is_own(text: &[u8]) -> bool {
-    text.strip_suffix(b"\n").is_some_and(|text| text.ends_with(WRITTEN.as_bytes()))
+/// Returns whether a file is empty, or its last line is the one by which a later start knows that it may replace the file.
+fn is_own(mut old: &File) -> io::Result<bool> {
+    let last = format!("{WRITTEN}\n");
+    let found = old.metadata()?;
+    if !found.is_file() {
+        return Ok(false);
+    }
+    old.seek(SeekFrom::Start(found.len().saturating_sub(last.len() as u64)))?;
+    let mut end = Vec::new();
+    old.take(last.len() as u64).read_to_end(&mut end)?;
+    Ok(end.is_empty() || end == last.as_bytes())
 }
 
 #[cfg(test)]
@@ -76,5 +90,23 @@ mod tests {
         folder.file("site.run.vcl", "vcl 4.1; # mine\n");
         assert!(add().is_err_and(|failure| failure.texts().0.contains("rename it")));
         assert_eq!(folder.read("site.run.vcl"), "vcl 4.1; # mine\n");
+    }
+
+    #[test]
+    fn a_long_file_and_a_link_are_no_files_of_its_own() {
+        let folder = Folder::new("written-vcl-others");
+        let path = folder.join("site.run.vcl");
+        let long = File::create(&path).expect("writable");
+        long.set_len(1 << 40).expect("it has holes");
+        let is_refused = || remove_old(&path).is_err_and(|error| error.to_string().contains("rename it"));
+        assert!(is_refused());
+        let own = folder.file("other", format!("vcl 4.1;\n{WRITTEN}\n"));
+        for target in [own, folder.join("none")] {
+            fs::remove_file(&path).expect("it is there");
+            std::os::unix::fs::symlink(target, &path).expect("writable");
+            assert!(is_refused());
+        }
+        assert!(folder.join("other").exists());
+        drop(long);
     }
 }
