@@ -13,10 +13,11 @@ mod stream_reader;
 
 use std::io;
 use std::ops::Range;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-pub use allowance::{Allowance, Missed};
+pub use allowance::{Allowance, EarlyResponse, Missed};
 pub use error::BodyError;
 pub use input::BodyInput;
 pub use keep::Keep;
@@ -176,7 +177,7 @@ impl ReqBody {
             tally: Tally::default(),
             cached: self.cached.clone(),
             filters: self.filters.take(),
-            allowance: self.allowance,
+            allowance: std::mem::take(&mut self.allowance),
             buffer: std::mem::take(&mut self.buffer),
         };
         self.status = BodyStatus::Taken;
@@ -196,6 +197,11 @@ impl ReqBody {
         self.filters = reader.filters;
         self.allowance = reader.allowance;
         self.buffer = reader.buffer;
+    }
+
+    /// Sets the response that may arrive while the client still sends its body, if there is one.
+    pub fn set_response(&mut self, response: Option<Rc<EarlyResponse>>) {
+        self.allowance.set_response(response);
     }
 
     /// Returns whether the whole body was read.
