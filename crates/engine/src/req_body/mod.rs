@@ -129,6 +129,22 @@ impl ReqBody {
         matches!(self.status, BodyStatus::Length | BodyStatus::Chunked | BodyStatus::Eof)
     }
 
+    /// Makes a body of unknown length that is known to be empty none, so that the request is like others without a body.
+    pub fn settle_empty(&mut self) {
+        if self.status == BodyStatus::Eof && self.filters.is_none() && self.input.is_empty() {
+            self.status = BodyStatus::None;
+        }
+    }
+
+    /// Waits for the end of a body of unknown length, and does the same if it is empty. Returns whether it is.
+    pub async fn proves_empty(&mut self, params: &Params) -> bool {
+        if self.status != BodyStatus::Eof || !matches!(self.receive(params).await, Ok([])) {
+            return false;
+        }
+        (self.status, self.tally) = (BodyStatus::None, Tally::default());
+        true
+    }
+
     /// Returns the length of the body as its reader receives it, if that is known.
     pub fn announced(&self) -> Option<u64> {
         (self.status == BodyStatus::Length && !self.is_resized()).then_some(self.length)
