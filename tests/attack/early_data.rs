@@ -464,6 +464,32 @@ fn others_do_not_get_the_refusal_of_early_data() {
     assert_eq!(wary.requests(), (2, 1));
 }
 
+/// A client that stays connected without completing its handshake delays others that wait for the page only briefly.
+#[test]
+fn others_do_not_wait_long_for_a_handshake() {
+    let _slot = shared_slot();
+    let wary = Wary::start();
+    let served = wary.served(&["-p", "tls_handshake_timeout=600"]);
+    for protocol in ["http/1.1", "h2"] {
+        let path = format!("/wary/slow/{protocol}");
+        let before = wary.requests();
+        let client = Client::new(&served, protocol);
+        let bytes = if protocol == "h2" { frames(&[("GET", &path)]) } else { get(&path).into_bytes() };
+        let (_early, _) = client.early(&bytes);
+        assert!(until(|| wary.requests() == (before.0 + 1, before.1 + 1)), "{:?}", wary.requests());
+        let other = Client::new(&served, "http/1.1");
+        let mut exchange = other.begin();
+        while exchange.tls.is_handshaking() {
+            exchange.send();
+            assert!(exchange.receive());
+        }
+        exchange.ask(&get(&path));
+        exchange.text_until("served later");
+        assert_eq!(wary.requests(), (before.0 + 2, before.1 + 1), "{protocol}");
+    }
+    served.serves();
+}
+
 /// The includes of an early request wait for the handshake, and are not marked.
 #[test]
 fn includes_of_an_early_request_wait() {

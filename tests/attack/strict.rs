@@ -3,6 +3,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use lacquer_testing::client::Client;
@@ -11,7 +12,7 @@ use lacquer_testing::effort;
 use lacquer_testing::h2::{self, H2Client, kind, put};
 use lacquer_testing::machine::ticks;
 use lacquer_testing::raw::exchange;
-use lacquer_testing::recorder::{Recorder, ok};
+use lacquer_testing::recorder::{Gate, Recorder, ok};
 use lacquer_testing::slots::shared_slot;
 
 /// A head, and the first line that the origin receives or the status of the refusal.
@@ -155,6 +156,44 @@ fn http2_requests_are_validated() {
     sent.expect("requests can be sent");
     let (status, _) = client.response(stream).expect("a response arrives");
     assert!(status == Some(400) && origin.take().is_empty(), "{status:?}");
+    // The length is unknown until the stream ends.
+    for (body, status, requests) in [("", 200, 1), ("a", 400, 0)] {
+        let stream = client.new_stream();
+        let head = h2::block("HEAD", "/head", &[]);
+        client.send(kind::HEADERS, h2::END_HEADERS, stream, &head).expect("requests can be sent");
+        thread::sleep(Duration::from_millis(20));
+        client.send(kind::DATA, h2::END_STREAM, stream, body.as_bytes()).expect("requests can be sent");
+        let answer = client.response(stream).expect("a response arrives").0;
+        assert_eq!((answer, origin.take().len()), (Some(status), requests), "{body:?}");
+    }
+}
+
+/// A request whose stream ends later than its head, without a body, reaches an origin of HTTP/1.1 without one.
+#[test]
+fn late_ends_of_streams_are_no_bodies() {
+    let _slot = shared_slot();
+    let gate = Gate::default();
+    let origin = gate.origin();
+    // The built-in VCL removes the body of a GET.
+    let subs = "sub vcl_backend_fetch { return (fetch); } sub vcl_backend_response { return (pass(10s)); }";
+    let daemon = Daemon::start(&vcl(origin.address, subs), &["-p", "feature=+http2"]);
+    let mut client = H2Client::connect(daemon.address, &[]).expect("connections are accepted");
+    // The second request waits for the response to the first, and is passed then.
+    let first = client.get("/late").expect("it is sent");
+    thread::sleep(Duration::from_millis(100));
+    let second = client.new_stream();
+    let head = h2::block("GET", "/late", &[]);
+    client.send(kind::HEADERS, h2::END_HEADERS, second, &head).expect("it is sent");
+    thread::sleep(Duration::from_millis(20));
+    client.send(kind::DATA, h2::END_STREAM, second, b"").expect("it is sent");
+    thread::sleep(Duration::from_millis(100));
+    gate.open();
+    for stream in [first, second] {
+        assert_eq!(client.response(stream).expect("a response").0, Some(200));
+    }
+    let seen = origin.take();
+    assert_eq!(seen.len(), 2, "{seen:?}");
+    assert!(seen.iter().all(|request| !request.contains("Transfer-Encoding")), "{seen:?}");
 }
 
 /// CONNECT opens a tunnel only if VCL pipes it, and is never handled like another request.

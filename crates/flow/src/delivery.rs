@@ -38,11 +38,18 @@ fn is_bodyless(status: u16) -> bool {
     matches!(received, ..200 | 204 | 304)
 }
 
+/// Returns whether a body, even an empty one, may follow the head of a response with this status. `is_head` is whether
+/// the request was a HEAD.
+#[inline]
+pub fn allows_body(is_head: bool, status: u16) -> bool {
+    !is_head && !is_bodyless(status)
+}
+
 impl Facts {
     /// Decides whether the body is sent.
     #[inline]
     pub fn sends_body(self) -> bool {
-        !self.is_head && !is_bodyless(self.status) && self.length != Some(0)
+        allows_body(self.is_head, self.status) && self.length != Some(0)
     }
 
     /// Returns whether the response is stored without the body that its head describes.

@@ -112,6 +112,11 @@ impl Stream {
         Ok(())
     }
 
+    /// Returns whether trailers were received that were not taken.
+    pub fn has_trailers(&self) -> bool {
+        self.trailers.is_some()
+    }
+
     /// Removes and returns the trailers that were received.
     pub fn take_trailers(&mut self) -> Option<Box<RequestTrailers>> {
         self.trailers.take()

@@ -2,7 +2,10 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::wait::until;
 
 pub struct Recorder {
     pub address: SocketAddr,
@@ -74,4 +77,23 @@ pub fn ok(body: &str) -> Vec<u8> {
     let length = body.len();
     format!("HTTP/1.1 200 OK\r\nCache-Control: max-age=3600\r\nContent-Length: {length}\r\n\r\n{body}")
         .into_bytes()
+}
+
+/// Responses that an origin holds back.
+#[derive(Clone, Default)]
+pub struct Gate(Arc<AtomicBool>);
+
+impl Gate {
+    /// Starts an origin whose responses, which are not cacheable, wait for the gate.
+    pub fn origin(&self) -> Recorder {
+        let gate = self.0.clone();
+        Recorder::start(move |_| {
+            until(|| gate.load(Ordering::SeqCst));
+            b"HTTP/1.1 200 OK\r\nCache-Control: private\r\nContent-Length: 4\r\n\r\nfine".to_vec()
+        })
+    }
+
+    pub fn open(&self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
 }

@@ -233,15 +233,25 @@ fn pipes_are_refused_with_a_reason() {
     assert_eq!(origin.counts.connections.load(Ordering::SeqCst), 0);
 }
 
-/// The trailers of a response, such as those of gRPC, pass to clients of HTTP/2.
+/// Responses with trailers: their paths and their bodies.
+pub const TRAILED: [(&str, &str); 5] =
+    [("/trailers", "hello"), ("/bare", ""), ("/zero", ""), ("/trailers-late", "hello"), ("/zero-late", "")];
+
+/// The trailers of a response, such as those of gRPC, pass to clients of HTTP/2, also behind an empty body.
 #[test]
 fn trailers_pass_to_clients() {
     let _slot = shared_slot();
     let origin = Origin::start(&[]);
     let daemon = start(&origin, PASS, &["-p", "feature=+http2"]);
     let mut client = H2Client::connect(daemon.address, &[]).expect("it serves");
+    for (path, body) in [TRAILED; 5].concat() {
+        receive_trailers(&mut client, path, body);
+    }
+}
+
+fn receive_trailers(client: &mut H2Client, path: &str, expected: &str) {
     let stream = client.new_stream();
-    let request = block("POST", "/trailers", &[("te", "trailers")]);
+    let request = block("POST", path, &[("te", "trailers")]);
     client.send(kind::HEADERS, END_HEADERS | END_STREAM, stream, &request).expect("it can be sent");
     let (mut body, mut blocks) = (Vec::new(), Vec::new());
     loop {
@@ -255,13 +265,13 @@ fn trailers_pass_to_clients() {
             _ => {}
         }
         if frame.flags & END_STREAM != 0 && matches!(frame.kind, kind::HEADERS | kind::DATA) {
-            assert_eq!(frame.kind, kind::HEADERS, "the trailers end the stream");
+            assert_eq!(frame.kind, kind::HEADERS, "{path}: the trailers end the stream");
             break;
         }
     }
+    assert_eq!((&body[..], blocks.len()), (expected.as_bytes(), 2), "{path}");
     let text = String::from_utf8_lossy(&blocks[1]).into_owned();
-    assert_eq!((body, blocks.len()), (b"hello".to_vec(), 2));
-    assert!(text.contains("grpc-status") && !text.contains("99"), "{text:?}");
+    assert!(text.contains("grpc-status") && !text.contains("99"), "{path}: {text:?}");
 }
 
 /// Clients of HTTP/1.1 that accept trailers get them behind the last chunk; others get the body alone.
@@ -270,19 +280,37 @@ fn trailers_pass_to_clients_of_http1() {
     let _slot = shared_slot();
     let origin = Origin::start(&[]);
     let daemon = start(&origin, PASS, &[]);
-    for (fields, has_trailers) in
-        [("TE: trailers\r\n", true), ("TE: trailers\r\nConnection: TE\r\n", true), ("X: y\r\n", false)]
-    {
+    let accepting = ["TE: trailers\r\n", "TE: trailers\r\nConnection: TE\r\n", "X: y\r\n"];
+    for (fields, (path, body)) in accepting.into_iter().flat_map(|fields| TRAILED.map(|to| (fields, to))) {
         let mut socket = daemon.connect();
-        let request = format!("GET /trailers HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
+        let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
         socket.write_all(request.as_bytes()).expect("it reads");
         socket.shutdown(Shutdown::Write).expect("it is open");
         let mut text = String::new();
         socket.read_to_string(&mut text).expect("a response");
-        assert!(text.contains("hello"), "{fields}: {text:?}");
+        assert!(text.starts_with("HTTP/1.1 200 ") && text.contains(body), "{path} {fields}: {text:?}");
         let trailers = text.split_once("\r\n0\r\n").map_or("", |(_, behind)| behind);
-        assert_eq!(trailers.contains("grpc-status: 0\r\n"), has_trailers, "{fields}: {text:?}");
+        let has_trailers = trailers.contains("grpc-status: 0\r\n");
+        assert_eq!(has_trailers, fields.starts_with("TE"), "{path} {fields}: {text:?}");
         assert!(!trailers.contains("99"), "{text:?}");
+        let has_length = text.to_ascii_lowercase().contains("content-length");
+        assert!(!has_trailers || !has_length, "{path}: {text:?}");
+    }
+    // HEAD and HTTP/1.0 have no place for trailers.
+    for path in ["/bare", "/zero", "/zero-late"] {
+        for request in [
+            format!("HEAD {path} HTTP/1.1\r\nHost: a\r\nTE: trailers\r\nConnection: close\r\n\r\n"),
+            format!("GET {path} HTTP/1.0\r\nTE: trailers\r\n\r\n"),
+        ] {
+            let mut socket = daemon.connect();
+            socket.write_all(request.as_bytes()).expect("it reads");
+            let mut text = String::new();
+            socket.read_to_string(&mut text).expect("a response");
+            assert!(
+                text.starts_with("HTTP/1.1 200 ") && !text.contains("grpc-status"),
+                "{request}: {text:?}"
+            );
+        }
     }
 }
 

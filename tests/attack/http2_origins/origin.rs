@@ -110,6 +110,12 @@ fn end(stream: u32) -> Vec<u8> {
     frame(kind::DATA, END_STREAM, stream, b"")
 }
 
+/// Returns trailers, one of which must not pass.
+fn trailers(stream: u32) -> Vec<u8> {
+    let block = fields("", &[("grpc-status", "0"), ("content-length", "99")]);
+    frame(kind::HEADERS, END_HEADERS | END_STREAM, stream, &block)
+}
+
 fn whole(stream: u32, body: &[u8]) -> Vec<u8> {
     [head(stream, "200", &[]), data(stream, body), end(stream)].concat()
 }
@@ -266,6 +272,14 @@ impl Peer {
                 drop(self.socket.shutdown(std::net::Shutdown::Both));
             }
             "/drop" => drop(self.socket.shutdown(std::net::Shutdown::Both)),
+            // Trailers that come later than the rest.
+            "/trailers-late" | "/zero-late" => {
+                let (length, body) =
+                    if path == "/zero-late" { ("0", &b""[..]) } else { ("5", &b"hello"[..]) };
+                self.send(&[head(id, "200", &[("content-length", length)]), data(id, body)].concat());
+                thread::sleep(Duration::from_millis(50));
+                self.send(&trailers(id));
+            }
             path => self.send(&valid(path, id).unwrap_or_else(|| invalid(path, id))),
         }
     }
@@ -337,10 +351,12 @@ fn valid(path: &str, id: u32) -> Option<Vec<u8>> {
             [first, frame(kind::CONTINUATION, END_HEADERS, id, second), data(id, b"hello"), end(id)].concat()
         }
         "/trailers" => {
-            let trailers = fields("", &[("grpc-status", "0"), ("content-length", "99")]);
-            let last = frame(kind::HEADERS, END_HEADERS | END_STREAM, id, &trailers);
-            [head(id, "200", &[("content-type", "application/grpc")]), data(id, b"hello"), last].concat()
+            [head(id, "200", &[("content-type", "application/grpc")]), data(id, b"hello"), trailers(id)]
+                .concat()
         }
+        // Without a body, with and without its length.
+        "/bare" => [head(id, "200", &[("content-type", "application/grpc")]), trailers(id)].concat(),
+        "/zero" => [head(id, "200", &[("content-length", "0")]), trailers(id)].concat(),
         "/large" => whole(id, &vec![b'x'; 200_000]),
         "/early" => {
             let end = frame(kind::RST_STREAM, 0, id, &[0; 4]);

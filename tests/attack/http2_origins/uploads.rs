@@ -2,6 +2,8 @@
 //! not, and an upload that goes on during its response ends with either side.
 
 use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Duration;
 
 use lacquer_testing::daemon::{Daemon, until};
 use lacquer_testing::h2::{END_HEADERS, END_STREAM, H2Client, block, kind};
@@ -12,6 +14,15 @@ use super::{PASS, start};
 
 /// The code of a stream that breaks a rule.
 const PROTOCOL_ERROR: u32 = 1;
+
+/// Starts a daemon that passes all requests, with these parameters.
+fn serve_with(origin: &Origin, params: &[&str]) -> (Daemon, H2Client) {
+    let mut options = vec!["-p", "feature=+http2"];
+    options.extend(params.iter().flat_map(|&param| ["-p", param]));
+    let daemon = start(origin, PASS, &options);
+    let client = H2Client::connect(daemon.address, &[]).expect("it serves");
+    (daemon, client)
+}
 
 fn serve(origin: &Origin, subs: &str) -> (Daemon, H2Client) {
     let daemon = start(origin, subs, &["-p", "feature=+http2"]);
@@ -144,6 +155,65 @@ fn a_reset_of_the_origin_ends_the_upload() {
         assert_eq!(ask(&mut client, "/count", &[]), (Some(200), "3".to_owned()));
     }
     assert_eq!(origin.counts.connections.load(Ordering::SeqCst), 1);
+}
+
+/// A client that is silent for longer than `timeout_idle` goes on, whether it waits for the response or for its next part.
+#[test]
+fn a_client_that_waits_for_the_response_goes_on() {
+    let _slot = shared_slot();
+    let origin = Origin::start(&[]);
+    let options = ["timeout_idle=1", "first_byte_timeout=30", "between_bytes_timeout=30"];
+    let (_daemon, mut client) = serve_with(&origin, &options);
+    let streams = ["/echo", "/count"].map(|path| {
+        let stream = client.new_stream();
+        client.send(kind::HEADERS, END_HEADERS, stream, &block("POST", path, &[])).expect("it can be sent");
+        client.send(kind::DATA, 0, stream, b"hello ").expect("it can be sent");
+        stream
+    });
+    thread::sleep(Duration::from_millis(2500));
+    for (stream, expected) in streams.into_iter().zip(["hello again", "11"]) {
+        client.send(kind::DATA, END_STREAM, stream, b"again").expect("it can be sent");
+        let (mut body, mut heads) = (Vec::new(), 0);
+        loop {
+            let frame = client.frame().expect("a frame");
+            assert!(!matches!(frame.kind, kind::RST_STREAM | kind::GOAWAY), "{expected}: it goes on");
+            if frame.stream != stream {
+                continue;
+            }
+            match frame.kind {
+                kind::HEADERS => heads += 1,
+                kind::DATA => body.extend_from_slice(&frame.payload),
+                _ => {}
+            }
+            if matches!(frame.kind, kind::HEADERS | kind::DATA) && frame.flags & END_STREAM != 0 {
+                break;
+            }
+        }
+        assert_eq!((String::from_utf8_lossy(&body), heads > 0), (expected.into(), true));
+    }
+}
+
+/// If neither side sends, the limits of the origin end the exchange, and `timeout_idle` that of a client which owes a rest of
+/// known length before the response begins.
+#[test]
+fn silence_of_both_sides_ends() {
+    let _slot = shared_slot();
+    let cases: [(&str, &[(&str, &str)], &str); 3] = [
+        ("/echo", &[], "between_bytes_timeout=2"),
+        ("/count", &[], "first_byte_timeout=2"),
+        ("/count", &[("content-length", "10")], "timeout_idle=1"),
+    ];
+    for (path, declared, limit) in cases {
+        let origin = Origin::start(&[]);
+        let options = ["timeout_idle=1", "first_byte_timeout=600", "between_bytes_timeout=600", limit];
+        let (_daemon, mut client) = serve_with(&origin, &options);
+        let stream = client.new_stream();
+        client.send(kind::HEADERS, END_HEADERS, stream, &block("POST", path, declared)).expect("it reads");
+        client.send(kind::DATA, 0, stream, b"abc").expect("it can be sent");
+        assert_eq!(client.response(stream).expect("the connection goes on").0, None, "{path} {limit}");
+        assert!(until(|| origin.counts.resets.load(Ordering::SeqCst) == 1), "{path} {limit}");
+        assert_eq!(ask(&mut client, "/count", &[]).0, Some(200), "{path} {limit}");
+    }
 }
 
 /// A client that breaks its `Content-Length` while the response arrives has its stream reset, and so has the origin.

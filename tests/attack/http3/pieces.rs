@@ -6,12 +6,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lacquer_h3::qpack;
+use lacquer_testing::daemon::{Daemon, vcl};
+use lacquer_testing::recorder;
 use lacquer_testing::slots::shared_slot;
 use tokio::net::UdpSocket;
 
 use super::client::{Client, response, run};
 use super::malformed::frame;
-use super::start;
+use super::{load_certificate, start};
 
 /// The packets pass.
 const PASS: usize = 0;
@@ -118,5 +120,48 @@ fn instructions_in_many_pieces_are_all_read() {
         }
         gate.release().await;
         assert_eq!(response(&mut receive).await.body.len(), 2000);
+    });
+}
+
+/// A request whose stream ends later than its head has no body: HEAD is not refused, and an origin of HTTP/1.1 gets a GET
+/// without one.
+#[test]
+fn late_ends_of_streams_are_no_bodies() {
+    let _slot = shared_slot();
+    let gate = recorder::Gate::default();
+    let origin = gate.origin();
+    // The built-in VCL removes the body of a GET.
+    let subs = "sub vcl_backend_fetch { return (fetch); } sub vcl_backend_response { return (pass(10s)); }";
+    let mut daemon = Daemon::start(&vcl(origin.address, subs), &["-a", "secure=127.0.0.1:0,https,h3"]);
+    let address = SocketAddr::from(([127, 0, 0, 1], daemon.port_of("secure")));
+    load_certificate(&mut daemon);
+    let pause = |millis| tokio::time::sleep(Duration::from_millis(millis));
+    run(async {
+        let client = Client::connect(address).await;
+        // The second request waits for the response to the first, and is passed then.
+        let (mut first, mut first_response) = client.open("GET", "/late", &[]).await;
+        first.finish().expect("it is open");
+        pause(100).await;
+        let (mut second, mut second_response) = client.open("GET", "/late", &[]).await;
+        pause(20).await;
+        second.finish().expect("it is open");
+        pause(100).await;
+        gate.open();
+        for receive in [&mut first_response, &mut second_response] {
+            assert_eq!(response(receive).await.status(), "200");
+        }
+        let seen = origin.take();
+        assert_eq!(seen.len(), 2, "{seen:?}");
+        assert!(seen.iter().all(|request| !request.contains("Transfer-Encoding")), "{seen:?}");
+        let (none, grease, byte) = (Vec::new(), frame(0x21, b"any"), frame(0, b"a"));
+        let cases = [(&none, 20, "200"), (&grease, 0, "200"), (&grease, 20, "200"), (&byte, 20, "400")];
+        for (n, (rest, millis, status)) in cases.into_iter().enumerate() {
+            let (mut send, mut receive) = client.open("HEAD", &format!("/head/{n}"), &[]).await;
+            pause(millis).await;
+            send.write_all(rest).await.expect("it is read");
+            let _ = send.finish();
+            assert_eq!(response(&mut receive).await.status(), status, "{n}");
+        }
+        client.close().await;
     });
 }

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use lacquer_h3::{frame, qpack};
 use lacquer_testing::daemon::{Daemon, until};
@@ -10,20 +11,21 @@ use quinn::SendStream;
 
 use super::client::{Client, Response, response, run, try_response};
 use super::load_certificate;
+use crate::http2_origins::TRAILED;
 use crate::http2_origins::origin::Origin;
 
 /// The stream of the client's instructions for header compression.
 const ENCODER: u8 = 2;
 
 /// Starts a daemon with HTTP/3 that passes all requests to this origin.
-fn start(origin: &Origin) -> (Daemon, SocketAddr) {
+fn start(origin: &Origin, options: &[&str]) -> (Daemon, SocketAddr) {
     let (ip, port) = (origin.address.ip(), origin.address.port());
     let vcl = format!(
         "vcl 4.1;\nbackend default {{ .host = \"{ip}\"; .port = \"{port}\"; .proto = \"h2\"; }}\n\
          sub vcl_recv {{ return (pass); }}\n"
     );
-    let options = ["-a", "secure=127.0.0.1:0,https,h3", "-p", "first_byte_timeout=5"];
-    let mut daemon = Daemon::start(&vcl, &options);
+    let always = ["-a", "secure=127.0.0.1:0,https,h3", "-p", "first_byte_timeout=5"];
+    let mut daemon = Daemon::start(&vcl, &[&always[..], options].concat());
     let address = SocketAddr::from(([127, 0, 0, 1], daemon.port_of("secure")));
     load_certificate(&mut daemon);
     (daemon, address)
@@ -56,7 +58,7 @@ async fn ask(client: &Client, path: &str, trailers: &[(&str, &str)]) -> Response
 fn trailers_pass_both_ways() {
     let _slot = shared_slot();
     let origin = Origin::start(&[]);
-    let (daemon, address) = start(&origin);
+    let (daemon, address) = start(&origin, &[]);
     run(async {
         let client = Client::connect(address).await;
         let trailers = [("x-checksum", "seven"), ("content-length", "99"), ("cookie", "forged")];
@@ -67,8 +69,13 @@ fn trailers_pass_both_ways() {
             assert!(text.contains("x-checksum") && text.contains("seven"), "{path}: {text:?}");
             assert!(!text.contains("99") && !text.contains("forged"), "{path}: {text:?}");
         }
-        let back = client.send("POST", "/trailers", &[("te", "trailers")], b"abc").await;
-        assert_eq!((&back.body[..], &back.trailers[..]), (&b"hello"[..], &["grpc-status: 0".to_owned()][..]));
+        for (path, body) in TRAILED {
+            let back = client.send("POST", path, &[("te", "trailers")], b"abc").await;
+            assert_eq!(
+                (&back.body[..], &back.trailers[..]),
+                (body.as_bytes(), &["grpc-status: 0".to_owned()][..])
+            );
+        }
         let back = client.send("POST", "/trailers", &[], b"abc").await;
         assert_eq!((&back.body[..], back.trailers.len()), (&b"hello"[..], 0));
         client.close().await;
@@ -81,7 +88,7 @@ fn trailers_pass_both_ways() {
 fn trailers_wait_for_the_table() {
     let _slot = shared_slot();
     let origin = Origin::start(&[]);
-    let (_daemon, address) = start(&origin);
+    let (_daemon, address) = start(&origin, &[]);
     run(async {
         let client = Client::connect(address).await;
         let (mut stream, mut receive) = client.open("POST", "/trailed", &[]).await;
@@ -110,12 +117,41 @@ fn trailers_wait_for_the_table() {
     });
 }
 
+/// A client that is silent for longer than `timeout_idle` goes on, whether it waits for the response or for its next part.
+#[test]
+fn a_client_that_waits_for_the_response_goes_on() {
+    let _slot = shared_slot();
+    let origin = Origin::start(&[]);
+    let options = ["timeout_idle=1", "first_byte_timeout=30", "between_bytes_timeout=30"];
+    let (_daemon, address) = start(&origin, &options.map(|param| ["-p", param]).concat());
+    run(async {
+        let client = Client::connect(address).await;
+        let (mut echo, mut echoed) = client.open("POST", "/echo", &[("te", "trailers")]).await;
+        let (mut count, mut counted) = client.open("POST", "/count", &[]).await;
+        for stream in [&mut echo, &mut count] {
+            send(stream, b"hello ").await.expect("it reads");
+        }
+        tokio::time::sleep(Duration::from_millis(2500)).await;
+        for mut stream in [echo, count] {
+            send(&mut stream, b"again").await.expect("it reads");
+            let _ = stream.finish();
+        }
+        let back = response(&mut echoed).await;
+        assert_eq!(
+            (&back.body[..], &back.trailers[..]),
+            (&b"hello again"[..], &["grpc-status: 0".to_owned()][..])
+        );
+        assert_eq!(response(&mut counted).await.body, b"11");
+        client.close().await;
+    });
+}
+
 /// An origin that refuses an upload with 413 while it goes on: the client gets the refusal, and the connection goes on.
 #[test]
 fn a_refusal_of_the_origin_ends_the_upload() {
     let _slot = shared_slot();
     let origin = Origin::start(&[(4, 1000)]);
-    let (_daemon, address) = start(&origin);
+    let (_daemon, address) = start(&origin, &[]);
     run(async {
         let client = Client::connect(address).await;
         for path in ["/early", "/early-late"] {

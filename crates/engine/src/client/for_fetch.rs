@@ -35,6 +35,7 @@ impl Req {
     pub(crate) fn take_fetch_inputs(&mut self) -> FetchInputs {
         let takes_part = self.takes_part();
         let body = &mut self.request.body;
+        body.settle_empty();
         FetchInputs {
             key: self.key.clone(),
             backend: self.request.backend_hint,

@@ -91,6 +91,12 @@ fn prepare(req: &mut Req) {
     req.request.filters = lacquer_http::Text::NONE;
 }
 
+/// Returns whether the body is empty, whose length its head does not announce.
+async fn proves_empty(req: &mut Req) -> bool {
+    // Boxed: this is rare, and the future is large.
+    Box::pin(req.request.body.proves_empty(req.task.params())).await
+}
+
 pub async fn recv(req: &mut Req) -> Step {
     log_start(req);
     req.req_headers().log_all();
@@ -98,7 +104,8 @@ pub async fn recv(req: &mut Req) -> Step {
         return Box::pin(refuse(req, why)).await;
     }
     // HTTP/2 and HTTP/3 allow a body with HEAD. An origin that ignores the body would parse it as the next request.
-    if req.request.body.is_available() && req.request.original.method(req.task.ws()) == b"HEAD" {
+    let is_head = || req.request.original.method(req.task.ws()) == b"HEAD";
+    if req.request.body.is_available() && is_head() && !proves_empty(req).await {
         return Box::pin(refuse(req, "Body in a HEAD request")).await;
     }
     if req.task.services().shared().challenges().is_pending()

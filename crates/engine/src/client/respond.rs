@@ -28,10 +28,11 @@ use crate::trailers::Trailers;
 pub(super) async fn send(req: &mut Req, source: &Source, mut plan: Plan, mut send_body: bool) {
     let carrier = req.client.tx.carrier();
     let trailers = req.response.trailers.take();
-    if trailers.is_some() && send_body {
-        leave_room_for_trailers(req, carrier, &mut plan);
-    }
-    let end = delivery::end(carrier, send_body, plan.length, req.request.http.version());
+    let is_followed = match &trailers {
+        Some(trailers) => leave_room_for_trailers(req, (source, trailers), &mut plan, send_body),
+        None => send_body,
+    };
+    let end = delivery::end(carrier, is_followed, plan.length, req.request.http.version());
     if end == End::Close {
         // Decided first, so that the head says so.
         req.client.close = Some(SessClose::TxEof);
@@ -90,19 +91,43 @@ pub(super) async fn send(req: &mut Req, source: &Source, mut plan: Plan, mut sen
     req.task.return_output(sink.into_buffer());
 }
 
-/// Makes a response over HTTP/1.1 end with the last chunk, because trailers can follow nothing else.
+/// Makes room for trailers behind the body, or behind the head if the body is empty. Over HTTP/1.1, such a response ends
+/// with the last chunk, because trailers can follow nothing else. Returns whether anything follows the head.
 #[cold]
-fn leave_room_for_trailers(req: &mut Req, carrier: Carrier, plan: &mut Plan) {
-    if carrier == Carrier::Connection && req.request.http.version() >= 11 && !plan.ranged {
+fn leave_room_for_trailers(
+    req: &mut Req,
+    (source, trailers): (&Source, &Trailers),
+    plan: &mut Plan,
+    send_body: bool,
+) -> bool {
+    let is_stream = req.client.tx.carrier() == Carrier::Stream;
+    let has_room = !plan.ranged && (is_stream || req.request.http.version() >= 11);
+    let is_followed = send_body || has_room && follow_empty_body(req, source, trailers);
+    if has_room && is_followed && !(is_stream && send_body) {
         plan.length = None;
         req.resp_headers().unset(h::CONTENT_LENGTH);
     }
+    is_followed
 }
 
-/// Makes trailers follow the body, if they belong to it: VCL may have replaced the response by another.
+/// Returns whether these trailers follow an empty body.
+fn follow_empty_body(req: &Req, source: &Source, trailers: &Trailers) -> bool {
+    let is_head = req.request.original.method(req.task.ws()) == b"HEAD";
+    delivery::allows_body(is_head, req.response.http.status())
+        && source.is_empty()
+        && belong_to(source, trailers)
+        && !trailers.lines().is_empty()
+}
+
+/// Returns whether the trailers belong to the body: VCL may have replaced the response by another.
+fn belong_to(source: &Source, trailers: &Trailers) -> bool {
+    source.object().is_some_and(|object| object.vxid() == trailers.object())
+}
+
+/// Makes trailers follow the body, if they belong to it.
 #[cold]
 fn follow_with(sink: &mut ClientSink, source: &Source, trailers: Rc<Trailers>) {
-    if source.object().is_some_and(|object| object.vxid() == trailers.object()) {
+    if belong_to(source, &trailers) {
         sink.follow_with(trailers);
     }
 }

@@ -88,8 +88,12 @@ impl Fetch {
             is_hit_for_miss: self.purpose.is_hitmiss,
             is_stored: stored.is_some(),
         };
-        let is_awaited = || matches!(&self.product.target, Target::Cache(busy) if busy.is_awaited());
-        interest::ends_with_client(fetch, is_awaited)
+        interest::ends_with_client(fetch, || self.is_awaited_by_others())
+    }
+
+    /// Returns whether other requests wait for the response.
+    pub(super) fn is_awaited_by_others(&self) -> bool {
+        matches!(&self.product.target, Target::Cache(busy) if busy.is_awaited())
     }
 
     /// Returns the detector for a wait that starts now. `stored` is the object that is being stored, if any.

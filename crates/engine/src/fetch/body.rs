@@ -50,7 +50,7 @@ pub async fn fetch(f: &mut Fetch) -> Step {
         }
     };
     let part = f.part_to_store(&connection, !chain.is_empty());
-    let ahead = if part.is_some() { Text::NONE } else { ahead };
+    let ahead = if part.is_some() || f.awaits_trailers(&connection) { Text::NONE } else { ahead };
     let stored = store(f, framing, ahead, !chain.is_empty());
     let Some(mut stored) = stored else {
         f.discard_continued();
@@ -72,7 +72,7 @@ pub async fn fetch(f: &mut Fetch) -> Step {
             f.count_whole(&mut connection);
             Ok(())
         }
-        Stored::Begun(_) if no_body => Ok(()),
+        Stored::Begun(draft) if no_body => f.end_empty_body(&mut connection, draft).await,
         Stored::Begun(draft) if f.completion.is_rest => {
             // Boxed: the future is large.
             Box::pin(f.complete_body(&mut connection, draft, &mut chain)).await
@@ -411,6 +411,29 @@ impl Fetch {
     /// Returns whether the rest of the body is not needed: the fetch is abandoned, or the only reader has stopped.
     pub(super) fn is_cancelled(&self, object: &Arc<Object>) -> bool {
         self.is_abandoned(Some(object)) || object.is(flag::CANCEL)
+    }
+
+    /// Returns whether the trailers of the response are passed on and may be yet to come.
+    #[inline]
+    fn awaits_trailers(&self, connection: &OriginConnection) -> bool {
+        self.exchange.trailers.is_some()
+            && !connection.reply().is_bodyless()
+            && connection.stream().is_some_and(|stream| !stream.is_drained())
+    }
+
+    /// Waits for the trailers behind an empty body, if they are passed on.
+    #[inline]
+    async fn end_empty_body(
+        &mut self,
+        connection: &mut OriginConnection,
+        draft: &Draft,
+    ) -> Result<(), String> {
+        if self.awaits_trailers(connection) {
+            // Boxed: the future is large.
+            Box::pin(self.end_stream(connection, draft)).await?;
+        }
+        self.keep_trailers(connection);
+        Ok(())
     }
 
     /// Records the end of a body.

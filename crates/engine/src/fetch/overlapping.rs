@@ -16,7 +16,7 @@ use super::connection::{OriginConnection, Outgoing};
 use super::early::{Sent, Until, send_unless_answered};
 use super::overlap::{Counts, Overlap};
 use super::upload::{Upload, forward_body};
-use crate::req_body::{BodyError, ReqBody};
+use crate::req_body::{BodyError, EarlyResponse, ReqBody};
 
 /// The end of an upload.
 struct Ended {
@@ -45,6 +45,12 @@ async fn forward(
     (Ended { body, upload, fault }, sent)
 }
 
+/// Returns the seconds for which the client may be silent until the response begins. A client that has not announced a
+/// length may send the rest only after it: as long as the origin may be silent.
+fn patience(body: &ReqBody, connection: &OriginConnection) -> f64 {
+    if body.announced().is_none() { connection.send_limit() } else { 0.0 }
+}
+
 impl Fetch {
     /// Sends the client's body until its end, or until the response begins. The upload then goes on in a task of its own.
     pub(super) async fn send_overlapping(
@@ -54,8 +60,10 @@ impl Fetch {
         upload: Upload,
     ) -> io::Result<Sent> {
         let Some(mut body) = self.request.body.take() else { return Ok(Sent::Whole) };
-        let reader = body.take();
+        let mut reader = body.take();
         self.request.body = Some(body);
+        let response = EarlyResponse::awaited(patience(&reader, connection));
+        reader.set_response(Some(response.clone()));
         self.begin_forwarding();
         let counts = Rc::<Counts>::default();
         let to = (stream.clone(), connection.send_limit());
@@ -71,7 +79,8 @@ impl Fetch {
             })
         });
         let sent = send_unless_answered(connection.rx_mut(), Until::Response, upload).await;
-        let Some(Ended { body, mut upload, fault }) = ended else {
+        let Some(Ended { mut body, mut upload, fault }) = ended else {
+            response.begin();
             let task = tokio::task::spawn_local(async move {
                 let (ended, sent) = work.await;
                 sent_trailers.trailers.set(ended.upload.into_trailers());
@@ -83,6 +92,7 @@ impl Fetch {
             self.exchange.overlap = Some(Box::new(Overlap::new(task, counts)));
             return Ok(Sent::Overlapping);
         };
+        body.set_response(None);
         self.request.body = Some(body);
         self.count_upload(&mut upload);
         match fault {

@@ -2,7 +2,9 @@
 //! section 5.2). The origin is not willing to process early data, so the request is sent again after the handshake.
 
 use std::future::poll_fn;
+use std::pin::pin;
 use std::task::Poll;
+use std::time::Duration;
 
 use lacquer_http::{SessClose, fixed_text_table};
 use lacquer_shm::Tag;
@@ -13,6 +15,8 @@ use super::events::Handshake;
 use crate::logged::names::EARLY_DATA;
 
 const TOO_EARLY: u16 = 425;
+/// The time for which other requests wait for the handshake of the client whose fetch they share.
+const SHARED_WAIT: Duration = Duration::from_secs(2);
 
 impl Fetch {
     /// Returns whether the origin has refused the request because it was early data, and the request can be sent again.
@@ -43,17 +47,26 @@ impl Fetch {
         Some(())
     }
 
-    /// Lets the waiting request complete the handshake. Returns whether it did.
+    /// Lets the waiting request complete the handshake. Returns whether it did. Others that wait for the response need not
+    /// wait for its client for long.
     async fn await_handshake(&mut self) -> bool {
         let events = self.waiter.events.clone();
         events.handshake.set(Handshake::Awaited);
-        poll_fn(|_| match events.handshake.get() {
+        let mut end = pin!(poll_fn(|_| match events.handshake.get() {
             Handshake::Complete => Poll::Ready(true),
             Handshake::Failed => Poll::Ready(false),
             _ if events.client_gone.get() => Poll::Ready(false),
             Handshake::NotAwaited | Handshake::Awaited => Poll::Pending,
-        })
-        .await
+        }));
+        loop {
+            if let Ok(is_complete) = tokio::time::timeout(SHARED_WAIT, end.as_mut()).await {
+                return is_complete;
+            }
+            if self.is_awaited_by_others() {
+                events.handshake.set(Handshake::NotAwaited);
+                return false;
+            }
+        }
     }
 
     /// Makes 425 the status of the error.

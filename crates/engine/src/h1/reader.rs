@@ -54,6 +54,11 @@ impl BodyReader for ConnectionReader {
         }
     }
 
+    /// Returns false: each body has a length, or chunks.
+    fn is_empty(&self) -> bool {
+        false
+    }
+
     fn step(&self, _params: &Params) -> usize {
         STEP
     }

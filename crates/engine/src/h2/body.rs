@@ -15,6 +15,10 @@ impl BodyStream for Stream {
         self.is_drained()
     }
 
+    fn is_exhausted(&self) -> bool {
+        self.is_exhausted()
+    }
+
     async fn read_body(&self, buffer: &mut [u8]) -> io::Result<usize> {
         self.read(buffer).await.map_err(|_| io::ErrorKind::ConnectionReset.into())
     }

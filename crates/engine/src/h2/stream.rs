@@ -312,6 +312,11 @@ impl Stream {
         self.has_ended() && self.buffered() == 0
     }
 
+    /// Returns whether the client has sent all, and neither bytes nor trailers are left to read.
+    pub fn is_exhausted(&self) -> bool {
+        self.is_drained() && !self.proto.borrow().has_trailers()
+    }
+
     /// Extends the client's window by the bytes that were read, and by padding.
     pub fn extend_window(&self) {
         let size = self.conn.settings().initial_window_size;

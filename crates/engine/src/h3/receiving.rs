@@ -84,6 +84,14 @@ impl Receiving {
         Ok(())
     }
 
+    /// Returns whether the stream has ended and all bytes were read. Takes what has arrived from QUIC.
+    pub fn is_at_end(&mut self, quic: &Connection, id: StreamId) -> Result<bool, Failure> {
+        match self.receive(quic, id) {
+            Ok(()) | Err(Failure::Blocked) => Ok(self.has_ended),
+            Err(failure) => Err(failure),
+        }
+    }
+
     /// Handles at most `most` bytes of the input.
     fn next<R>(&mut self, most: usize, work: impl FnOnce(Event<'_>) -> R) -> Result<Option<R>, Failure> {
         let whole = &self.input[..self.input.len().min(most)];
@@ -106,11 +114,7 @@ impl Receiving {
                 Event::Data(_) | Event::Trailers(_) => None,
             })?;
             if let Some(Some(section)) = section {
-                match self.receive(quic, id) {
-                    Ok(()) | Err(Failure::Blocked) => {}
-                    Err(failure) => return Err(failure),
-                }
-                return Ok(Head { section, ends: self.has_ended });
+                return Ok(Head { section, ends: self.is_at_end(quic, id)? });
             }
         }
     }

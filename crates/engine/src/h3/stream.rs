@@ -207,10 +207,18 @@ impl Stream {
                     }
                 }
                 Err(Failure::Blocked) => return self.wait_to_read(cx),
-                Err(Failure::Fault(fault)) => self.end_by(self.conn.log_fault(&fault)),
-                Err(Failure::Reset(code)) => self.kill(Error::Stream(Reason::of(code))),
-                Err(Failure::Closed) => self.kill(Error::Stream(Reason::RequestIncomplete)),
+                Err(failure) => self.end_reading(&failure),
             }
+        }
+    }
+
+    /// Ends the stream after a failure to read it.
+    fn end_reading(&self, failure: &Failure) {
+        match failure {
+            Failure::Blocked => {}
+            Failure::Fault(fault) => self.end_by(self.conn.log_fault(fault)),
+            Failure::Reset(code) => self.kill(Error::Stream(Reason::of(*code))),
+            Failure::Closed => self.kill(Error::Stream(Reason::RequestIncomplete)),
         }
     }
 
@@ -253,6 +261,18 @@ impl Stream {
     /// Returns whether the whole body was received and read.
     pub fn is_drained(&self) -> bool {
         self.receiving.borrow().has_ended()
+    }
+
+    /// Returns whether the client has sent all, and neither bytes nor trailers are left to read.
+    pub fn is_exhausted(&self) -> bool {
+        if self.error().is_some() {
+            return false;
+        }
+        let is_at_end = self.receiving.borrow_mut().is_at_end(&self.conn.quic, self.id);
+        is_at_end.unwrap_or_else(|failure| {
+            self.end_reading(&failure);
+            false
+        })
     }
 
     /// Rejects a request that was not processed.

@@ -72,6 +72,14 @@ impl BodyReader for BodyInput {
         }
     }
 
+    fn is_empty(&self) -> bool {
+        match self {
+            BodyInput::Http1(reader) => reader.is_empty(),
+            BodyInput::Http2(reader) => reader.is_empty(),
+            BodyInput::Http3(reader) => reader.is_empty(),
+        }
+    }
+
     fn step(&self, params: &Params) -> usize {
         match self {
             BodyInput::Http1(reader) => reader.step(params),

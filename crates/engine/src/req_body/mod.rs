@@ -13,10 +13,11 @@ mod stream_reader;
 
 use std::io;
 use std::ops::Range;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-pub use allowance::{Allowance, Missed};
+pub use allowance::{Allowance, EarlyResponse, Missed};
 pub use error::BodyError;
 pub use input::BodyInput;
 pub use keep::Keep;
@@ -131,6 +132,22 @@ impl ReqBody {
         matches!(self.status, BodyStatus::Length | BodyStatus::Chunked | BodyStatus::Eof)
     }
 
+    /// Makes a body of unknown length that is known to be empty none, so that the request is like others without a body.
+    pub fn settle_empty(&mut self) {
+        if self.status == BodyStatus::Eof && self.filters.is_none() && self.input.is_empty() {
+            self.status = BodyStatus::None;
+        }
+    }
+
+    /// Waits for the end of a body of unknown length, and does the same if it is empty. Returns whether it is.
+    pub async fn proves_empty(&mut self, params: &Params) -> bool {
+        if self.status != BodyStatus::Eof || !matches!(self.receive(params).await, Ok([])) {
+            return false;
+        }
+        (self.status, self.tally) = (BodyStatus::None, Tally::default());
+        true
+    }
+
     /// Returns the length of the body as its reader receives it, if that is known.
     pub fn announced(&self) -> Option<u64> {
         (self.status == BodyStatus::Length && !self.is_resized()).then_some(self.length)
@@ -180,7 +197,7 @@ impl ReqBody {
             cached: self.cached.clone(),
             is_cut: self.is_cut,
             filters: self.filters.take(),
-            allowance: self.allowance,
+            allowance: std::mem::take(&mut self.allowance),
             buffer: std::mem::take(&mut self.buffer),
         };
         self.status = BodyStatus::Taken;
@@ -201,6 +218,11 @@ impl ReqBody {
         self.filters = reader.filters;
         self.allowance = reader.allowance;
         self.buffer = reader.buffer;
+    }
+
+    /// Sets the response that may arrive while the client still sends its body, if there is one.
+    pub fn set_response(&mut self, response: Option<Rc<EarlyResponse>>) {
+        self.allowance.set_response(response);
     }
 
     /// Returns whether the whole body was read.

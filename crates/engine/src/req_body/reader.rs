@@ -12,6 +12,9 @@ pub trait BodyReader: Sized {
     /// Returns whether the whole body was read.
     fn is_done(&self) -> bool;
 
+    /// Returns whether the body is known to be empty although its head announces one of unknown length.
+    fn is_empty(&self) -> bool;
+
     /// Returns the largest number of bytes in one read.
     fn step(&self, params: &Params) -> usize;
 

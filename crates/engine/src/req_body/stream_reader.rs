@@ -24,6 +24,9 @@ pub trait BodyStream {
     /// Returns whether the whole body was read.
     fn is_drained(&self) -> bool;
 
+    /// Returns whether the client has sent all, and neither bytes nor trailers are left to read.
+    fn is_exhausted(&self) -> bool;
+
     /// Waits for bytes of the body, and reads them. Returns 0 at the end, and an error if the stream has ended before.
     fn read_body(&self, buffer: &mut [u8]) -> impl Future<Output = io::Result<usize>>;
 
@@ -37,17 +40,22 @@ pub trait BodyStream {
 
 pub struct StreamReader<S> {
     stream: Rc<S>,
+    has_begun: bool,
 }
 
 impl<S: BodyStream> StreamReader<S> {
     pub fn new(stream: Rc<S>) -> Self {
-        StreamReader { stream }
+        StreamReader { stream, has_begun: false }
     }
 }
 
 impl<S: BodyStream> BodyReader for StreamReader<S> {
     fn is_done(&self) -> bool {
         self.stream.is_drained()
+    }
+
+    fn is_empty(&self) -> bool {
+        !self.has_begun && self.stream.is_exhausted()
     }
 
     fn step(&self, params: &Params) -> usize {
@@ -60,6 +68,7 @@ impl<S: BodyStream> BodyReader for StreamReader<S> {
         allowance: &mut Allowance,
         params: &Params,
     ) -> Result<Range<usize>, BodyError> {
+        self.has_begun = true;
         let stream = &self.stream;
         match allowance.wait(params, stream.read_body(buffer)).await {
             Ok(n) => Ok(0..n),
@@ -79,6 +88,6 @@ impl<S: BodyStream> BodyReader for StreamReader<S> {
     }
 
     fn take(&mut self) -> Self {
-        StreamReader { stream: self.stream.clone() }
+        StreamReader { stream: self.stream.clone(), has_begun: self.has_begun }
     }
 }
