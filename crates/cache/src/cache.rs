@@ -267,26 +267,33 @@ impl Cache {
 
     /// Moves the body of an object into one span with its head, if it is small.
     fn compact(&self, object: Arc<Object>) -> Arc<Object> {
-        let Some(new) = object.compacted(COMPACT_MAX) else {
-            self.keep_indexed(&object);
-            return object;
-        };
-        let Some((shard, slot)) = self.locate(&object) else { return new };
+        match object.compacted(COMPACT_MAX) {
+            Some(copy) => self.replace_by_copy(object, copy),
+            None => {
+                self.keep_indexed(&object);
+                object
+            }
+        }
+    }
+
+    /// Puts the copy of an object into its place in the index. Returns the one of the two that is to be used.
+    pub(crate) fn replace_by_copy(&self, object: Arc<Object>, copy: Arc<Object>) -> Arc<Object> {
+        let Some((shard, slot)) = self.locate(&object) else { return copy };
         let mut shard = shard.lock();
         let unchanged = shard.object(slot, object.vxid()).is_some_and(|o| Arc::ptr_eq(o, &object));
-        if unchanged {
-            new.set_ban(object.ban());
-            new.set_timers(object.timers());
-            let entry = shard.slab.get_mut(slot);
-            entry.object = Some(Arc::clone(&new));
-            let key = new.key();
-            self.bump_generation(&key);
-            shard.keep(slot, &*self.bans.heads);
+        if !unchanged {
             drop(shard);
-            return new;
+            return object;
         }
+        copy.set_ban(object.ban());
+        copy.set_timers(object.timers());
+        // A purge, or a thread that is about to remove the object, may have marked it since it was copied.
+        copy.set_all(object.flags() & (flag::UNSTORED | flag::DYING));
+        shard.slab.get_mut(slot).object = Some(Arc::clone(&copy));
+        self.bump_generation(&copy.key());
+        shard.keep(slot, &*self.bans.heads);
         drop(shard);
-        object
+        copy
     }
 
     /// Passes an object that is in the index and complete to the device of its store. An object with tags stays in
