@@ -413,14 +413,22 @@ impl Cache {
         }
     }
 
-    pub(crate) fn rush_some(&self, shard: &mut Shard, key: &Key, n: usize, deferred: &mut DeferredWork) {
-        let woken = shard.rush(key, n, deferred);
+    pub(crate) fn rush_some(
+        &self,
+        shard: &mut Shard,
+        key: &Key,
+        fetch: u32,
+        n: usize,
+        deferred: &mut DeferredWork,
+    ) {
+        let woken = shard.rush(key, fetch, n, deferred);
         add(&self.counters.busy_wakeup, woken as u64);
     }
 
-    /// Wakes as many waiting requests as parameter `rush_exponent` specifies.
-    pub(crate) fn rush(&self, shard: &mut Shard, key: &Key, deferred: &mut DeferredWork) {
-        self.rush_some(shard, key, self.tuning.rush_exponent.load(Ordering::Relaxed) as usize, deferred);
+    /// Wakes as many waiting requests as parameter `rush_exponent` specifies, first those that wait for a fetch.
+    pub(crate) fn rush(&self, shard: &mut Shard, key: &Key, fetch: u32, deferred: &mut DeferredWork) {
+        let n = self.tuning.rush_exponent.load(Ordering::Relaxed) as usize;
+        self.rush_some(shard, key, fetch, n, deferred);
     }
 
     /// Removes a request that stops waiting. Returns false if it was to be woken already.
@@ -434,9 +442,9 @@ impl Cache {
     }
 
     /// Wakes other requests in place of one that was woken but does not look up.
-    pub(crate) fn wake_next(&self, key: &Key) {
+    pub(crate) fn wake_next(&self, key: &Key, fetch: u32) {
         let mut deferred = DeferredWork::default();
-        self.rush(&mut self.shard(key).lock(), key, &mut deferred);
+        self.rush(&mut self.shard(key).lock(), key, fetch, &mut deferred);
         deferred.run();
     }
 }

@@ -261,11 +261,27 @@ impl Shard {
         object
     }
 
-    /// Moves up to `n` requests from a key's waiting list to the deferred work. Returns their number.
-    pub(crate) fn rush(&mut self, key: &Key, n: usize, deferred: &mut DeferredWork) -> usize {
+    /// Removes the slot of a fetch without a result. Returns the number by which requests that wait for it are found now.
+    pub(crate) fn end_fetch(&mut self, key: &Key, slot: u32) -> u32 {
+        self.remove(slot);
+        self.waiting.get_mut(key).map_or(slot, |list| list.end_fetch(slot))
+    }
+
+    /// Makes the requests that wait for a fetch of the key wait for another one, if the former has ended.
+    pub(crate) fn replace_fetch(&mut self, key: &Key, old: u32, new: u32) {
+        let in_use = old < self.slab.end() && self.slab.get(old).is_busy();
+        let is_running = in_use && self.slab.has_key(old, key);
+        if !is_running && let Some(list) = self.waiting.get_mut(key) {
+            list.replace_fetch(old, new);
+        }
+    }
+
+    /// Moves up to `n` requests from a key's waiting list to the deferred work, first those that wait for a fetch. Returns
+    /// their number.
+    pub(crate) fn rush(&mut self, key: &Key, fetch: u32, n: usize, deferred: &mut DeferredWork) -> usize {
         let Some(list) = self.waiting.get_mut(key) else { return 0 };
         let before = deferred.waiters.len();
-        deferred.waiters.extend(std::iter::from_fn(|| list.pop()).take(n));
+        list.take(fetch, n, &mut deferred.waiters);
         if list.is_empty() {
             self.waiting.remove(key);
         }
