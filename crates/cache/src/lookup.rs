@@ -112,10 +112,11 @@ impl Cache {
             found
         };
         deferred.run();
-        if let Lookup::Unfinished(turn) = &mut found.lookup {
-            *turn = resumed;
-        } else if let Some(resumed) = resumed {
-            resumed.take_turn();
+        match (&mut found.lookup, resumed) {
+            (Lookup::Unfinished(turn), resumed) => *turn = resumed,
+            // Wakes others that may get the object too.
+            (Lookup::Grace { .. }, resumed) => drop(resumed),
+            (_, resumed) => resumed.into_iter().for_each(Resumed::take_turn),
         }
         found
     }
@@ -299,9 +300,8 @@ impl Lookup {
     fn fetch(&self) -> Option<u32> {
         match self {
             Self::Miss { busy, .. } | Self::HitMiss { busy, .. } => Some(busy.slot()),
-            Self::Grace { busy, .. } => busy.as_ref().map(Busy::slot),
             Self::Wait(wait) => Some(wait.waiter.fetch()),
-            Self::Hit(_) | Self::HitPass(_) | Self::Unfinished(_) => None,
+            Self::Hit(_) | Self::Grace { .. } | Self::HitPass(_) | Self::Unfinished(_) => None,
         }
     }
 }

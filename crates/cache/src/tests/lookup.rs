@@ -457,3 +457,26 @@ fn a_variant_that_is_fetched_again_serves_those_that_waited_for_the_first_fetch(
         serve(&w, b"x", &mut others, (b"y", &mut waiting));
     }
 }
+
+/// A cache in front of this one has sent an object that is older than its lifetime.
+#[test]
+fn all_who_wait_get_an_object_that_arrives_in_grace() {
+    let w = World::new(None);
+    let Lookup::Miss { busy, .. } = w.lookup(1) else { unreachable!() };
+    let mut waiting = queue(&w, 20);
+    let stale = |spec: &mut ObjectSpec<'_>| {
+        spec.t_origin -= 100.0;
+        spec.timers.grace = 1000.0;
+    };
+    busy.publish(&w.object(10.0, stale, b""));
+    let mut refreshes = Vec::new();
+    while !waiting.is_empty() {
+        let woken = take_woken(&mut waiting);
+        assert!(!woken.is_empty(), "{} wait for another fetch", waiting.len());
+        for resumed in woken {
+            let Lookup::Grace { busy, .. } = ask(&w, b"", Some(resumed)) else { unreachable!() };
+            refreshes.extend(busy);
+        }
+    }
+    assert_eq!(refreshes.len(), 1);
+}
