@@ -121,7 +121,7 @@ impl Busy {
                 cache.drop_hidden_by(&mut shard, self.slot, &mut deferred);
             }
             cache.bump_generation(&self.key);
-            cache.rush(&mut shard, &self.key, &mut deferred);
+            cache.rush(&mut shard, &self.key, self.slot, &mut deferred);
         }
         cache.events.inserted(object, when);
         self.done = true;
@@ -134,6 +134,10 @@ impl Busy {
 
     pub(crate) fn key(&self) -> Key {
         self.key
+    }
+
+    pub(crate) fn slot(&self) -> u32 {
+        self.slot
     }
 
     /// Returns whether requests wait for the result.
@@ -156,9 +160,9 @@ impl Busy {
         let mut deferred = DeferredWork::default();
         {
             let mut shard = self.cache.shard(&self.key).lock();
-            shard.remove(self.slot);
+            let fetch = shard.end_fetch(&self.key, self.slot);
             self.cache.bump_generation(&self.key);
-            self.cache.rush_some(&mut shard, &self.key, wake, &mut deferred);
+            self.cache.rush_some(&mut shard, &self.key, fetch, wake, &mut deferred);
         }
         sub(&self.cache.counters.n_objectcore, 1);
         deferred.run();

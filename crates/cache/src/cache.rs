@@ -267,26 +267,33 @@ impl Cache {
 
     /// Moves the body of an object into one span with its head, if it is small.
     fn compact(&self, object: Arc<Object>) -> Arc<Object> {
-        let Some(new) = object.compacted(COMPACT_MAX) else {
-            self.keep_indexed(&object);
-            return object;
-        };
-        let Some((shard, slot)) = self.locate(&object) else { return new };
+        match object.compacted(COMPACT_MAX) {
+            Some(copy) => self.replace_by_copy(object, copy),
+            None => {
+                self.keep_indexed(&object);
+                object
+            }
+        }
+    }
+
+    /// Puts the copy of an object into its place in the index. Returns the one of the two that is to be used.
+    pub(crate) fn replace_by_copy(&self, object: Arc<Object>, copy: Arc<Object>) -> Arc<Object> {
+        let Some((shard, slot)) = self.locate(&object) else { return copy };
         let mut shard = shard.lock();
         let unchanged = shard.object(slot, object.vxid()).is_some_and(|o| Arc::ptr_eq(o, &object));
-        if unchanged {
-            new.set_ban(object.ban());
-            new.set_timers(object.timers());
-            let entry = shard.slab.get_mut(slot);
-            entry.object = Some(Arc::clone(&new));
-            let key = new.key();
-            self.bump_generation(&key);
-            shard.keep(slot, &*self.bans.heads);
+        if !unchanged {
             drop(shard);
-            return new;
+            return object;
         }
+        copy.set_ban(object.ban());
+        copy.set_timers(object.timers());
+        // A purge, or a thread that is about to remove the object, may have marked it since it was copied.
+        copy.set_all(object.flags() & (flag::UNSTORED | flag::DYING));
+        shard.slab.get_mut(slot).object = Some(Arc::clone(&copy));
+        self.bump_generation(&copy.key());
+        shard.keep(slot, &*self.bans.heads);
         drop(shard);
-        object
+        copy
     }
 
     /// Passes an object that is in the index and complete to the device of its store. An object with tags stays in
@@ -406,14 +413,22 @@ impl Cache {
         }
     }
 
-    pub(crate) fn rush_some(&self, shard: &mut Shard, key: &Key, n: usize, deferred: &mut DeferredWork) {
-        let woken = shard.rush(key, n, deferred);
+    pub(crate) fn rush_some(
+        &self,
+        shard: &mut Shard,
+        key: &Key,
+        fetch: u32,
+        n: usize,
+        deferred: &mut DeferredWork,
+    ) {
+        let woken = shard.rush(key, fetch, n, deferred);
         add(&self.counters.busy_wakeup, woken as u64);
     }
 
-    /// Wakes as many waiting requests as parameter `rush_exponent` specifies.
-    pub(crate) fn rush(&self, shard: &mut Shard, key: &Key, deferred: &mut DeferredWork) {
-        self.rush_some(shard, key, self.tuning.rush_exponent.load(Ordering::Relaxed) as usize, deferred);
+    /// Wakes as many waiting requests as parameter `rush_exponent` specifies, first those that wait for a fetch.
+    pub(crate) fn rush(&self, shard: &mut Shard, key: &Key, fetch: u32, deferred: &mut DeferredWork) {
+        let n = self.tuning.rush_exponent.load(Ordering::Relaxed) as usize;
+        self.rush_some(shard, key, fetch, n, deferred);
     }
 
     /// Removes a request that stops waiting. Returns false if it was to be woken already.
@@ -427,9 +442,9 @@ impl Cache {
     }
 
     /// Wakes other requests in place of one that was woken but does not look up.
-    pub(crate) fn wake_next(&self, key: &Key) {
+    pub(crate) fn wake_next(&self, key: &Key, fetch: u32) {
         let mut deferred = DeferredWork::default();
-        self.rush(&mut self.shard(key).lock(), key, &mut deferred);
+        self.rush(&mut self.shard(key).lock(), key, fetch, &mut deferred);
         deferred.run();
     }
 }

@@ -68,8 +68,8 @@ struct Walk {
     fresh: Option<u32>,
     /// The newest stale object.
     stale: Option<u32>,
-    /// Whether a fetch in progress may serve the request.
-    busy: bool,
+    /// The first fetch in progress that may serve the request.
+    busy: Option<u32>,
     /// The first published object.
     first: Option<u32>,
     /// The time slice ended; the other fields are incomplete.
@@ -103,13 +103,20 @@ impl Cache {
         let mut deferred = DeferredWork::default();
         let mut found = {
             let mut shard = self.shard(&key).lock();
-            self.decide(&mut shard, &key, args, &mut deferred)
+            let found = self.decide(&mut shard, &key, args, &mut deferred);
+            if let Some(resumed) = &resumed
+                && let Some(fetch) = found.lookup.fetch()
+            {
+                resumed.follow(&mut shard, fetch);
+            }
+            found
         };
         deferred.run();
-        if let Lookup::Unfinished(turn) = &mut found.lookup {
-            *turn = resumed;
-        } else if let Some(resumed) = resumed {
-            resumed.take_turn();
+        match (&mut found.lookup, resumed) {
+            (Lookup::Unfinished(turn), resumed) => *turn = resumed,
+            // Wakes others that may get the object too.
+            (Lookup::Grace { .. }, resumed) => drop(resumed),
+            (_, resumed) => resumed.into_iter().for_each(Resumed::take_turn),
         }
         found
     }
@@ -136,12 +143,12 @@ impl Cache {
                 storing: object.storing(),
                 is_in_grace: lookup::is_in_grace(object.lifetime(), args.limits, args.t_req),
             }),
-            is_fetched: walk.busy,
+            is_fetched: walk.busy.is_some(),
         });
         let lookup = match (decision, fresh, stale) {
             (Decision::Hit, Some(object), _) => return self.hit(shard, key, &walk, object, deferred),
             (Decision::HitPass, Some(marker), _) => {
-                self.rush(shard, key, deferred);
+                self.rush(shard, key, walk.fresh.unwrap_or(NONE), deferred);
                 Lookup::HitPass(marker)
             }
             (Decision::HitMiss { is_expired: false }, Some(marker), _) => {
@@ -156,15 +163,15 @@ impl Cache {
                 let busy = refresh.then(|| self.busy(shard, key));
                 Lookup::Grace { object: ObjRef::shared(object), busy }
             }
-            (Decision::Wait, ..) => Lookup::Wait(self.wait(shard, key)),
+            (Decision::Wait, ..) => Lookup::Wait(self.wait(shard, key, walk.busy.unwrap_or(NONE))),
             (_, _, stale) => Lookup::Miss { busy: self.busy(shard, key), stale },
         };
         Found::plain(lookup)
     }
 
-    /// Adds a request to the queue of those that wait for a fetch.
-    fn wait(self: &Arc<Self>, shard: &mut Shard, key: &Key) -> Wait {
-        let waiter = Waiter::new();
+    /// Adds a request to the queue of those that wait for the fetch in a slot.
+    fn wait(self: &Arc<Self>, shard: &mut Shard, key: &Key, fetch: u32) -> Wait {
+        let waiter = Waiter::new(fetch);
         shard.waiting.entry(*key).or_default().push(Arc::clone(&waiter));
         self.bump_generation(key);
         bump(&self.counters.busy_sleep);
@@ -185,7 +192,7 @@ impl Cache {
         {
             self.commit_requested_again(key, shard, slot, &object, deferred);
         }
-        self.rush(shard, key, deferred);
+        self.rush(shard, key, walk.fresh.unwrap_or(NONE), deferred);
         let front_may_keep = walk.first == walk.fresh
             && object.state() == BodyState::Complete
             // Otherwise, no later hit would pass it to a disk.
@@ -197,7 +204,7 @@ impl Cache {
 
     fn walk(&self, shard: &mut Shard, key: &Key, args: &LookupArgs<'_>, deferred: &mut DeferredWork) -> Walk {
         let mut walk =
-            Walk { t_req: args.t_req, fresh: None, stale: None, busy: false, first: None, unfinished: false };
+            Walk { t_req: args.t_req, fresh: None, stale: None, busy: None, first: None, unfinished: false };
         let mut newest = 0.0;
         let (mut banned, mut failed) = (Vec::new(), Vec::new());
         let mut ban_checks = 0;
@@ -207,7 +214,7 @@ impl Cache {
             let entry = shard.slab.get(slot);
             next = entry.next;
             let Some(object) = &entry.object else {
-                walk.busy |= !args.ignore_busy && Self::may_serve(shard, slot, args);
+                walk.busy = walk.busy.or(Self::awaitable(shard, slot, args));
                 continue;
             };
             if object.is(flag::DYING | flag::FAILED) || object.timers().ttl <= 0.0 {
@@ -274,15 +281,28 @@ impl Cache {
         if is_available { object.standing(args.limits, args.t_req) } else { Standing::TooOld }
     }
 
-    /// Returns whether the fetch in a slot is expected to bring a response that matches this request.
-    fn may_serve(shard: &Shard, slot: u32, args: &LookupArgs<'_>) -> bool {
-        args.ignore_vary || shard.predicted.get(&slot).is_none_or(|vary| args.matches(vary))
+    /// Returns the slot of a fetch if the request may wait for it: a response is expected that matches the request.
+    fn awaitable(shard: &Shard, slot: u32, args: &LookupArgs<'_>) -> Option<u32> {
+        let may_match = || shard.predicted.get(&slot).is_none_or(|vary| args.matches(vary));
+        let may_serve = !args.ignore_busy && (args.ignore_vary || may_match());
+        may_serve.then_some(slot)
     }
 
     fn busy(self: &Arc<Self>, shard: &mut Shard, key: &Key) -> Busy {
         let slot = shard.insert_busy(*key);
         bump(&self.counters.n_objectcore);
         Busy::new(self, *key, slot)
+    }
+}
+
+impl Lookup {
+    /// Returns the slot of the fetch that the request makes or waits for.
+    fn fetch(&self) -> Option<u32> {
+        match self {
+            Self::Miss { busy, .. } | Self::HitMiss { busy, .. } => Some(busy.slot()),
+            Self::Wait(wait) => Some(wait.waiter.fetch()),
+            Self::Hit(_) | Self::Grace { .. } | Self::HitPass(_) | Self::Unfinished(_) => None,
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! A shard: a part of the index under one lock. It contains the slots of each key in order, their expiry times, and
-//! the waiting requests. The newest published object comes first; fetches in progress come last.
+//! the waiting requests. The newest published object comes first; fetches in progress come last, the newest of them first.
+//!
+//! Many fetches of one key may be in progress at a time, so each records the one before it.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -143,15 +145,17 @@ impl Shard {
         self.tags.get(&slot).map_or(&[], |tags| tags)
     }
 
-    /// Appends a slot for a fetch to the list of the key.
+    /// Adds a slot for a fetch to the list of the key, behind the objects.
     pub(crate) fn insert_busy(&mut self, key: Key) -> u32 {
         let slot = self.slab.insert_busy(key);
-        let last = self.last(&key);
+        let last = self.last_object(&key);
         if last == NONE {
             self.link_first(slot, &key);
         } else {
-            self.slab.get_mut(last).next = slot;
+            let next = std::mem::replace(&mut self.slab.get_mut(last).next, slot);
+            self.slab.get_mut(slot).next = next;
         }
+        self.slab.set_previous_fetch(self.slab.get(slot).next, slot);
         slot
     }
 
@@ -261,25 +265,35 @@ impl Shard {
         object
     }
 
-    /// Moves up to `n` requests from a key's waiting list to the deferred work. Returns their number.
-    pub(crate) fn rush(&mut self, key: &Key, n: usize, deferred: &mut DeferredWork) -> usize {
+    /// Removes the slot of a fetch without a result. Returns the number by which requests that wait for it are found now.
+    pub(crate) fn end_fetch(&mut self, key: &Key, slot: u32) -> u32 {
+        self.remove(slot);
+        self.waiting.get_mut(key).map_or(slot, |list| list.end_fetch(slot))
+    }
+
+    /// Makes the requests that wait for a fetch of the key wait for another one, if the former has ended.
+    pub(crate) fn replace_fetch(&mut self, key: &Key, old: u32, new: u32) {
+        let in_use = old < self.slab.end() && self.slab.get(old).is_busy();
+        let is_running = in_use && self.slab.has_key(old, key);
+        if !is_running && let Some(list) = self.waiting.get_mut(key) {
+            list.replace_fetch(old, new);
+        }
+    }
+
+    /// Moves up to `n` requests from a key's waiting list to the deferred work, first those that wait for a fetch. Returns
+    /// their number.
+    pub(crate) fn rush(&mut self, key: &Key, fetch: u32, n: usize, deferred: &mut DeferredWork) -> usize {
         let Some(list) = self.waiting.get_mut(key) else { return 0 };
         let before = deferred.waiters.len();
-        deferred.waiters.extend(std::iter::from_fn(|| list.pop()).take(n));
+        list.take(fetch, n, &mut deferred.waiters);
         if list.is_empty() {
             self.waiting.remove(key);
         }
         deferred.waiters.len() - before
     }
 
-    fn last(&self, key: &Key) -> u32 {
-        let mut last = NONE;
-        let mut slot = self.first(key);
-        while slot != NONE {
-            last = slot;
-            slot = self.slab.get(slot).next;
-        }
-        last
+    fn last_object(&self, key: &Key) -> u32 {
+        self.slots(key).take_while(|&slot| !self.slab.get(slot).is_busy()).last().unwrap_or(NONE)
     }
 
     fn link_first(&mut self, slot: u32, key: &Key) {
@@ -295,47 +309,54 @@ impl Shard {
         self.slab.get_mut(slot).next = old;
     }
 
-    /// Moves a slot to the front of the list of its key.
+    /// Moves the slot of a fetch to the front of the list of its key.
     fn move_first(&mut self, slot: u32, key: &Key) {
         let Self { table, slab, .. } = self;
         let Some(first) = table.find_mut(key_hash(key), |&s| slab.has_key(s, key)) else { return };
-        let (old, next) = (std::mem::replace(first, slot), slab.get(slot).next);
-        if old == slot {
-            return;
+        let old = std::mem::replace(first, slot);
+        cut_out(slab, slot, old);
+        if old != slot {
+            slab.get_mut(slot).next = old;
         }
-        let mut at = old;
-        while at != NONE {
-            let after = slab.get(at).next;
-            if after == slot {
-                slab.get_mut(at).next = next;
-                break;
-            }
-            at = after;
-        }
-        slab.get_mut(slot).next = old;
     }
 
     fn unlink(&mut self, slot: u32, key: &Key) {
-        let next = self.slab.get(slot).next;
-        let slab = &self.slab;
-        if let Ok(mut entry) = self.table.find_entry(key_hash(key), |&s| slab.has_key(s, key)) {
-            let mut at = *entry.get();
-            if at == slot {
-                if next == NONE {
-                    entry.remove();
-                } else {
-                    *entry.get_mut() = next;
-                }
-                return;
-            }
-            while at != NONE {
-                let after = self.slab.get(at).next;
-                if after == slot {
-                    self.slab.get_mut(at).next = next;
-                    return;
-                }
-                at = after;
-            }
+        let Self { table, slab, .. } = self;
+        let Ok(mut entry) = table.find_entry(key_hash(key), |&s| slab.has_key(s, key)) else { return };
+        let first = *entry.get();
+        let next = slab.get(slot).next;
+        if first == slot && next == NONE {
+            entry.remove();
+            return;
         }
+        if first == slot {
+            *entry.get_mut() = next;
+        }
+        cut_out(slab, slot, first);
+    }
+}
+
+/// Makes the neighbours of a slot in the list of its key, which begins with `first`, follow each other.
+fn cut_out(slab: &mut Slab, slot: u32, first: u32) {
+    let entry = slab.get(slot);
+    let (next, is_busy) = (entry.next, entry.is_busy());
+    if first == slot && next == NONE {
+        return;
+    }
+    let previous = if is_busy { slab.previous_fetch(slot) } else { NONE };
+    if is_busy {
+        slab.set_previous_fetch(next, previous);
+    }
+    if first == slot {
+        return;
+    }
+    let before = if previous == NONE {
+        let following = |&at: &u32| Some(slab.get(at).next).filter(|&next| next != NONE);
+        std::iter::successors(Some(first), following).find(|&at| slab.get(at).next == slot)
+    } else {
+        Some(previous)
+    };
+    if let Some(before) = before {
+        slab.get_mut(before).next = next;
     }
 }

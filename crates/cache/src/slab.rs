@@ -47,6 +47,15 @@ impl Slot {
     }
 }
 
+/// The fetch that a slot belongs to.
+#[derive(Debug)]
+struct Fetch {
+    slot: u32,
+    /// The slot of the fetch before it in the list of its key, or `NONE` if that is an object or there is none.
+    previous: u32,
+    key: Key,
+}
+
 fn busy_hash(slot: u32) -> u64 {
     (u64::from(slot) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_right(29)
 }
@@ -55,15 +64,15 @@ fn busy_hash(slot: u32) -> u64 {
 #[derive(Debug)]
 pub(crate) struct Slab {
     blocks: Vec<Box<[Slot; BLOCK]>>,
-    /// The keys of slots that belong to fetches.
-    busy: HashTable<(u32, Key)>,
+    /// By their slots.
+    fetches: HashTable<Fetch>,
     free: u32,
     len: u32,
 }
 
 impl Slab {
     pub(crate) fn new() -> Self {
-        Self { blocks: Vec::new(), busy: HashTable::new(), free: NONE, len: 0 }
+        Self { blocks: Vec::new(), fetches: HashTable::new(), free: NONE, len: 0 }
     }
 
     pub(crate) fn get(&self, slot: u32) -> &Slot {
@@ -93,7 +102,25 @@ impl Slab {
     pub(crate) fn key(&self, slot: u32) -> Key {
         match &self.get(slot).object {
             Some(object) => object.key(),
-            None => self.busy.find(busy_hash(slot), |&(s, _)| s == slot).map_or([0; 24], |&(_, key)| key),
+            None => self.fetch(slot).map_or([0; 24], |fetch| fetch.key),
+        }
+    }
+
+    fn fetch(&self, slot: u32) -> Option<&Fetch> {
+        self.fetches.find(busy_hash(slot), |fetch| fetch.slot == slot)
+    }
+
+    /// Returns the slot of the fetch before a fetch in the list of its key, or `NONE`.
+    pub(crate) fn previous_fetch(&self, slot: u32) -> u32 {
+        self.fetch(slot).map_or(NONE, |fetch| fetch.previous)
+    }
+
+    /// Sets the slot of the fetch before a fetch in the list of its key. Does nothing for `NONE`.
+    pub(crate) fn set_previous_fetch(&mut self, slot: u32, previous: u32) {
+        if slot != NONE
+            && let Some(fetch) = self.fetches.find_mut(busy_hash(slot), |fetch| fetch.slot == slot)
+        {
+            fetch.previous = previous;
         }
     }
 
@@ -113,7 +140,8 @@ impl Slab {
         *entry = Slot { hash: key_hash(&key), object: None, next: NONE, timer: BUSY };
         self.free = next;
         self.len += 1;
-        self.busy.insert_unique(busy_hash(slot), (slot, key), |&(s, _)| busy_hash(s));
+        let fetch = Fetch { slot, previous: NONE, key };
+        self.fetches.insert_unique(busy_hash(slot), fetch, |fetch| busy_hash(fetch.slot));
         slot
     }
 
@@ -142,8 +170,8 @@ impl Slab {
     }
 
     fn take_busy(&mut self, slot: u32) -> Option<Key> {
-        let found = self.busy.find_entry(busy_hash(slot), |&(s, _)| s == slot).ok()?;
-        Some(found.remove().0.1)
+        let found = self.fetches.find_entry(busy_hash(slot), |fetch| fetch.slot == slot).ok()?;
+        Some(found.remove().0.key)
     }
 
     fn grow(&mut self) {

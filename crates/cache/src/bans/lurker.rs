@@ -112,7 +112,8 @@ impl Cache {
                 continue;
             }
             let wait = ban.time - (now - params.age);
-            if wait < 0.0 {
+            // Objects that advance past a ban are tested against it: times need not be in the order of the list.
+            if wait < 0.0 || to.is_some() {
                 plan.bans.push(Arc::clone(ban));
                 to.get_or_insert_with(|| Arc::clone(ban));
             } else {

@@ -379,3 +379,22 @@ fn a_lookup_in_slices_during_a_pass_leaves_no_ban_untested() {
     lurk(&w, EAGER);
     expect(&w, &[("bans", 1), ("n_object", 0)]);
 }
+
+/// Threads, another process or a clock that was set back may bring bans whose times are not in the order of the list.
+#[test]
+fn the_lurker_tests_a_later_ban_behind_an_earlier_one() {
+    for between in [None, Some(["req.http.kill", "==", "yes"])] {
+        let w = World::new(None);
+        w.fill(1, 1000.0, |s| s.head = b"Foo: bar1");
+        let now = w.now.get();
+        w.cache.ban(&["obj.http.foo", "==", "bar1"], now + 2.0);
+        between.iter().for_each(|words| w.cache.ban(words, now));
+        w.cache.ban(&["obj.http.none", "==", "x"], now);
+        let patient = LurkerParams { age: 60.0, ..EAGER };
+        for age in [61.0, 63.0] {
+            w.now.set(now + age);
+            lurk(&w, patient);
+        }
+        assert_eq!(get(&w, 1, ""), Outcome::Miss(None), "{between:?}");
+    }
+}

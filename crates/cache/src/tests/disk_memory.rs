@@ -1,4 +1,5 @@
-//! Objects in memory before a disk: the memory of reads, objects that were replaced, and a disk that does not respond.
+//! Objects in memory before a disk: the memory of reads, objects that were replaced or purged while they are moved, and a disk
+//! that does not respond.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -162,4 +163,24 @@ fn bans_are_counted_once_after_a_restart() {
     let next = arena.copy_files().and_then(|files| files.open(SIZE)).expect("memory");
     let w = DiskWorld::over(&memory, next);
     assert_eq!(counts(&w), before, "{names:?}");
+}
+
+/// A purge begins after an object was copied into one span, and before the copy is in its place.
+#[test]
+fn a_purge_finds_an_object_that_is_moved_and_keeps_it_from_the_disk() {
+    for purge in [Purge::Hard, Purge::Soft { ttl: 100.0, grace: None, keep: None }] {
+        let mut w = DiskWorld::new(&Memory::with_store(16 << 20));
+        let (object, mut writer) = w.world.begin(&w.world.spec(1000.0));
+        w.busy(1).publish(&object);
+        w.world.write(&mut writer, b"body");
+        writer.finish();
+        let copy = object.compacted(1000).expect("it is short");
+        let purging = w.world.cache.begin_purge(&digest(1), purge, T0);
+        let moved = w.world.cache.replace_by_copy(object, Arc::clone(&copy));
+        assert!(Arc::ptr_eq(&moved, &copy));
+        w.world.cache.commit_to_disks(&moved);
+        assert_eq!(purging.finish(&w.world.cache), 1);
+        w.settle();
+        assert!(w.read(1).is_none(), "{purge:?}");
+    }
 }

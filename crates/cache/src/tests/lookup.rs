@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 
 use super::*;
 use crate::shard::DeferredWork;
-use crate::slab::key_of;
+use crate::slab::{NONE, key_of};
 use crate::waiter::WaitingList;
 
 #[test]
@@ -269,7 +269,7 @@ fn a_request_that_leaves_while_it_is_woken_wakes_others() {
     let Lookup::Miss { busy, .. } = w.lookup(1) else { unreachable!() };
     let mut waiting = queue(&w, 5);
     let (key, mut deferred) = (key_of(&digest(1)), DeferredWork::default());
-    w.cache.rush_some(&mut w.cache.shard(&key).lock(), &key, 1, &mut deferred);
+    w.cache.rush_some(&mut w.cache.shard(&key).lock(), &key, NONE, 1, &mut deferred);
     drop(waiting.remove(0));
     deferred.run();
     let ready: Vec<_> = waiting.iter_mut().filter_map(is_ready).collect();
@@ -291,7 +291,7 @@ fn requests_that_leave_the_waiting_list_are_neither_searched_for_nor_woken() {
     drop(waiting.drain(..20));
     assert_eq!(entries(), 99);
     let mut deferred = DeferredWork::default();
-    w.cache.rush_some(&mut w.cache.shard(&key).lock(), &key, 2, &mut deferred);
+    w.cache.rush_some(&mut w.cache.shard(&key).lock(), &key, NONE, 2, &mut deferred);
     deferred.run();
     assert_eq!(w.stat("busy_wakeup"), 2);
     let ready: Vec<_> = waiting.iter_mut().filter_map(is_ready).collect();
@@ -348,4 +348,135 @@ fn objects_expire_in_a_worker_that_has_run_for_years() {
         assert_eq!(w.expire(), f64::INFINITY);
     }
     assert_eq!((w.stat("n_expired"), w.stat("n_object")), (2, 0));
+}
+
+/// Looks up a variant of the first key.
+fn ask(w: &World, variant: &[u8], resumed: Option<Resumed>) -> Lookup {
+    let matches = |vary: &[u8]| vary == variant;
+    let lookup = |args: &LookupArgs<'_>| w.cache.lookup(&digest(1), args, resumed);
+    with_args(w.now.get(), &Request::default(), |args| args.vary = &matches, lookup)
+}
+
+/// Begins the fetch of a variant.
+fn begin_variant(w: &World, variant: &[u8], resumed: Option<Resumed>) -> Busy {
+    match ask(w, variant, resumed) {
+        Lookup::Miss { busy, .. } => {
+            busy.predict_vary(variant);
+            busy
+        }
+        other => unreachable!("{other:?}"),
+    }
+}
+
+/// Makes requests wait for a variant.
+fn queue_for(w: &World, variant: &[u8], n: usize) -> Vec<Wait> {
+    let wait = |_| match ask(w, variant, None) {
+        Lookup::Wait(wait) => wait,
+        other => unreachable!("{other:?}"),
+    };
+    (0..n).map(wait).collect()
+}
+
+/// Removes the requests that were woken.
+fn take_woken(waiting: &mut Vec<Wait>) -> Vec<Resumed> {
+    let mut woken = Vec::new();
+    waiting.retain_mut(|wait| match is_ready(wait) {
+        Some(resumed) => {
+            woken.push(resumed);
+            false
+        }
+        None => true,
+    });
+    woken
+}
+
+/// Lets requests look up as they are woken, until all that wait for a variant have got it.
+#[track_caller]
+fn serve(w: &World, variant: &[u8], waiting: &mut Vec<Wait>, others: (&[u8], &mut Vec<Wait>)) {
+    while !waiting.is_empty() {
+        let woken = take_woken(waiting);
+        assert!(!woken.is_empty(), "{} wait for the fetch of another variant", waiting.len());
+        for resumed in woken {
+            assert!(matches!(ask(w, variant, Some(resumed)), Lookup::Hit(_)));
+        }
+        for resumed in take_woken(others.1) {
+            let Lookup::Wait(wait) = ask(w, others.0, Some(resumed)) else { unreachable!() };
+            others.1.push(wait);
+        }
+    }
+}
+
+#[test]
+fn a_variant_serves_its_requests_although_others_wait_for_another_variant() {
+    let w = World::new(None);
+    let hangs = begin_variant(&w, b"x", None);
+    let mut others = queue_for(&w, b"x", 10);
+    let fetch = begin_variant(&w, b"y", None);
+    let mut waiting = queue_for(&w, b"y", 20);
+    fetch.publish(&w.object(10.0, |spec| spec.vary = b"y", b""));
+    serve(&w, b"y", &mut waiting, (b"x", &mut others));
+    assert_eq!(others.len(), 10);
+    hangs.publish(&w.object(10.0, |spec| spec.vary = b"x", b""));
+    serve(&w, b"x", &mut others, (b"y", &mut waiting));
+}
+
+/// Lets the fetch of a variant fail, and one of the requests that waited for it fetch, in another slot.
+fn fetch_again(w: &World, variant: &[u8], fetch: Busy, waiting: &mut Vec<Wait>, is_first_lost: bool) -> Busy {
+    drop(fetch);
+    // Takes the slot.
+    let _third = begin_variant(w, b"z", None);
+    let mut woken = take_woken(waiting).into_iter();
+    if is_first_lost {
+        drop(woken.next());
+    }
+    let next = woken.next();
+    assert!(next.is_some());
+    let fetch = begin_variant(w, variant, next);
+    for resumed in woken {
+        let Lookup::Wait(wait) = ask(w, variant, Some(resumed)) else { unreachable!() };
+        waiting.push(wait);
+    }
+    fetch
+}
+
+#[test]
+fn a_variant_that_is_fetched_again_serves_those_that_waited_for_the_first_fetch() {
+    for is_first_lost in [false, true] {
+        let w = World::new(None);
+        let mut hangs = begin_variant(&w, b"x", None);
+        let mut others = queue_for(&w, b"x", 100);
+        let mut fetch = begin_variant(&w, b"y", None);
+        let mut waiting = queue_for(&w, b"y", 40);
+        for _ in 0..3 {
+            fetch = fetch_again(&w, b"y", fetch, &mut waiting, is_first_lost);
+            hangs = fetch_again(&w, b"x", hangs, &mut others, is_first_lost);
+        }
+        fetch.publish(&w.object(10.0, |spec| spec.vary = b"y", b""));
+        serve(&w, b"y", &mut waiting, (b"x", &mut others));
+        hangs.publish(&w.object(10.0, |spec| spec.vary = b"x", b""));
+        serve(&w, b"x", &mut others, (b"y", &mut waiting));
+    }
+}
+
+/// A cache in front of this one has sent an object that is older than its lifetime.
+#[test]
+fn all_who_wait_get_an_object_that_arrives_in_grace() {
+    let w = World::new(None);
+    let Lookup::Miss { busy, .. } = w.lookup(1) else { unreachable!() };
+    let mut waiting = queue(&w, 20);
+    let stale = |spec: &mut ObjectSpec<'_>| {
+        spec.t_origin -= 100.0;
+        spec.timers.grace = 1000.0;
+    };
+    busy.publish(&w.object(10.0, stale, b""));
+    let mut refreshes = Vec::new();
+    while !waiting.is_empty() {
+        let woken = take_woken(&mut waiting);
+        assert!(!woken.is_empty(), "{} wait for another fetch", waiting.len());
+        for resumed in woken {
+            let Lookup::Grace { busy, .. } = ask(&w, b"", Some(resumed)) else { unreachable!() };
+            refreshes.extend(busy);
+        }
+    }
+    assert_eq!(refreshes.len(), 1);
 }

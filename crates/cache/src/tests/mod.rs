@@ -14,6 +14,7 @@ mod lookup;
 mod memory;
 mod model;
 mod parts;
+mod shard;
 mod storage;
 mod stress;
 mod tags;
