@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     /// Inserts each parameter at its place, the slow way.
-    fn inserted<'a>(query: &'a str, style: Style) -> Vec<&'a str> {
+    fn inserted(query: &str, style: Style) -> Vec<&str> {
         let mut kept: Vec<(&str, &str)> = Vec::new();
         for param in query.split('&').filter(|param| !param.is_empty() && !param.starts_with('=')) {
             let name = param.split_once('=').map_or(param, |(name, _)| name);

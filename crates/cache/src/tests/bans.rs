@@ -388,7 +388,9 @@ fn the_lurker_tests_a_later_ban_behind_an_earlier_one() {
         w.fill(1, 1000.0, |s| s.head = b"Foo: bar1");
         let now = w.now.get();
         w.cache.ban(&["obj.http.foo", "==", "bar1"], now + 2.0);
-        between.iter().for_each(|words| w.cache.ban(words, now));
+        if let Some(words) = between {
+            w.cache.ban(&words, now);
+        }
         w.cache.ban(&["obj.http.none", "==", "x"], now);
         let patient = LurkerParams { age: 60.0, ..EAGER };
         for age in [61.0, 63.0] {

@@ -392,16 +392,16 @@ fn take_woken(waiting: &mut Vec<Wait>) -> Vec<Resumed> {
 
 /// Lets requests look up as they are woken, until all that wait for a variant have got it.
 #[track_caller]
-fn serve(w: &World, variant: &[u8], waiting: &mut Vec<Wait>, others: (&[u8], &mut Vec<Wait>)) {
+fn serve(w: &World, variant: &[u8], waiting: &mut Vec<Wait>, (other, others): (&[u8], &mut Vec<Wait>)) {
     while !waiting.is_empty() {
         let woken = take_woken(waiting);
         assert!(!woken.is_empty(), "{} wait for the fetch of another variant", waiting.len());
         for resumed in woken {
             assert!(matches!(ask(w, variant, Some(resumed)), Lookup::Hit(_)));
         }
-        for resumed in take_woken(others.1) {
-            let Lookup::Wait(wait) = ask(w, others.0, Some(resumed)) else { unreachable!() };
-            others.1.push(wait);
+        for resumed in take_woken(others) {
+            let Lookup::Wait(wait) = ask(w, other, Some(resumed)) else { unreachable!() };
+            others.push(wait);
         }
     }
 }

@@ -45,7 +45,7 @@ thread_local! {
 
 /// Compiles a pattern, on a thread with a large stack if it may be deep.
 fn compile(text: &[u8], options: Options) -> Result<Pattern, String> {
-    if text.iter().filter(|b| **b == b'(').count() <= GROUPS_AT_ONCE {
+    if text.split(|b| *b == b'(').nth(GROUPS_AT_ONCE + 1).is_none() {
         return Pattern::new(text, options);
     }
     std::thread::scope(|scope| {
