@@ -4,10 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::append::BATCH;
-use crate::index::Entry;
 use crate::part_stream::PartStream;
 use crate::record::{fingerprint, fits, large_record_len, record_len};
-use crate::state::{Content, Dropped, Queued, Source, counted};
+use crate::state::{Content, Dropped, Meant, Queued, Source, counted};
 use crate::stats::bump;
 use crate::store::{Options, Store};
 use crate::stream::StreamedParts;
@@ -85,8 +84,7 @@ impl Store {
             drop(content);
             return Committed { dropped, is_refused };
         };
-        let rivals = |old: &Entry| old.rivals(meta.variant);
-        let dropped = state.drop_objects(&self.index, fingerprint, &rivals);
+        let dropped = state.drop_objects(&self.index, fingerprint, Meant::Rivals(meta.variant));
         let tag_purges = state.known_tags.purges();
         let epoch = state.epoch;
         state.known_tags.add(&tags, epoch);

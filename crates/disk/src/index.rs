@@ -5,6 +5,7 @@
 //! A fingerprint only finds candidates. The key of the record on the disk decides.
 
 use std::hint::black_box;
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
@@ -37,6 +38,12 @@ pub fn are_rivals(a: u32, b: u32) -> bool {
 /// Returns whether the names of the headers by which two variants vary have the same hash.
 pub fn have_same_names(a: u32, b: u32) -> bool {
     a >> FAMILY_SHIFT == b >> FAMILY_SHIFT
+}
+
+/// Returns the variants whose headers have names with the same hash.
+pub(crate) fn variants_of_same_names(variant: u32) -> RangeInclusive<u32> {
+    let values = (1 << FAMILY_SHIFT) - 1;
+    (variant & !values)..=(variant | values)
 }
 
 /// Returns the number of the shard with a fingerprint.

@@ -297,11 +297,7 @@ impl Known {
     fn pass_to(&mut self, store: &Store) {
         for shard in &mut self.shards {
             let state = store.state.lock();
-            let replaced = state.queue.variants(shard.iter().map(|placed| placed.entry.fingerprint));
-            let is_replaced = |entry: &Entry| {
-                let newer = replaced.get(&entry.fingerprint).into_iter().flatten();
-                newer.copied().any(|variant| entry.rivals(variant))
-            };
+            let is_replaced = |entry: &Entry| state.queue.has_rival(entry.fingerprint, entry.variant);
             shard.retain(|Placed { entry, log }| {
                 !state.live.is_purged(entry.fingerprint, *log) && !is_replaced(entry)
             });

@@ -1,11 +1,12 @@
 //! The state of a store's log: segments, objects that wait to be written, and records for the journal. One lock
 //! protects it; it is held for short computations only, never during a read or write.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::ops::Bound::{Excluded, Included};
 use std::sync::Arc;
 
-use crate::index::{Entry, Index};
+use crate::index::{Entry, Index, variants_of_same_names};
 use crate::journal::{Ban, Live, TagPurge, put_ban, put_purge, put_tag_purge};
 use crate::known_tags::KnownTags;
 use crate::layout::Layout;
@@ -229,13 +230,34 @@ pub(crate) fn counted(len: u64) -> u64 {
     len.min(COUNTED)
 }
 
-/// The objects that wait to be written.
+/// The objects of a key that a removal is for.
+#[derive(Clone, Copy)]
+pub(crate) enum Meant {
+    All,
+    /// Those that a request may match which matches this variant.
+    Rivals(u32),
+}
+
+impl Meant {
+    fn includes(self, entry: &Entry) -> bool {
+        match self {
+            Self::All => true,
+            Self::Rivals(variant) => entry.rivals(variant),
+        }
+    }
+}
+
+/// The number of the first object of an empty queue. Lower ones follow it when objects are put before it.
+const MIDDLE: u64 = 1 << 63;
+
+/// The objects that wait to be written, by ascending numbers. Thousands of them may be variants of one key. Operations on a
+/// key look only at the objects that they remove.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    objects: VecDeque<Queued>,
+    objects: BTreeMap<u64, Queued>,
     bytes: u64,
-    /// The number of objects by fingerprint.
-    known: HashMap<u64, u32>,
+    /// The fingerprint, variant and number of each object.
+    known: BTreeSet<(u64, u32, u64)>,
     unfinished: Option<Unfinished>,
 }
 
@@ -249,30 +271,32 @@ impl Queue {
     }
 
     pub(crate) fn first(&self) -> Option<&Queued> {
-        self.objects.front()
+        self.objects.first_key_value().map(|(_, queued)| queued)
+    }
+
+    /// Returns the numbers of the objects with a fingerprint.
+    fn all(&self, fingerprint: u64) -> impl Iterator<Item = u64> {
+        self.known.range((fingerprint, 0, 0)..=(fingerprint, u32::MAX, u64::MAX)).map(|known| known.2)
+    }
+
+    /// Returns the numbers of the objects with a fingerprint that a request may match which matches a variant.
+    fn rivals(&self, fingerprint: u64, variant: u32) -> impl Iterator<Item = u64> {
+        let at = |variant, number| (fingerprint, variant, number);
+        let (first, last) = variants_of_same_names(variant).into_inner();
+        let before = self.known.range(at(0, 0)..at(first, 0));
+        let same = self.known.range(at(variant, 0)..=at(variant, u64::MAX));
+        let after = (Excluded(at(last, u64::MAX)), Included(at(u32::MAX, u64::MAX)));
+        before.chain(same).chain(self.known.range(after)).map(|known| known.2)
     }
 
     fn has(&self, fingerprint: u64) -> bool {
         let is_unfinished = |it: &Unfinished| it.entry.fingerprint == fingerprint;
-        self.known.contains_key(&fingerprint) || self.unfinished.as_ref().is_some_and(is_unfinished)
+        self.all(fingerprint).next().is_some() || self.unfinished.as_ref().is_some_and(is_unfinished)
     }
 
-    /// Returns the variants of the objects that wait, for those of some fingerprints that have any.
-    pub(crate) fn variants(&self, fingerprints: impl Iterator<Item = u64>) -> HashMap<u64, Vec<u32>> {
-        if self.known.is_empty() {
-            return HashMap::new();
-        }
-        let known = fingerprints.filter(|fingerprint| self.known.contains_key(fingerprint));
-        let mut found: HashMap<u64, Vec<u32>> = known.map(|fingerprint| (fingerprint, Vec::new())).collect();
-        if found.is_empty() {
-            return found;
-        }
-        for queued in self.objects.iter().filter(|queued| queued.is_object()) {
-            if let Some(variants) = found.get_mut(&fingerprint(&queued.meta.key)) {
-                variants.push(queued.meta.variant);
-            }
-        }
-        found
+    /// Returns whether an object waits that has replaced those with a fingerprint and variant.
+    pub(crate) fn has_rival(&self, fingerprint: u64, variant: u32) -> bool {
+        self.rivals(fingerprint, variant).next().is_some()
     }
 
     /// Records that parts of a large object are being written, until [`end_large`](Self::end_large).
@@ -292,7 +316,7 @@ impl Queue {
 
     fn bans(&self) -> impl Iterator<Item = u32> {
         let unfinished = self.unfinished.iter().map(|unfinished| unfinished.ban);
-        let objects = self.objects.iter().filter(|queued| queued.is_object());
+        let objects = self.objects.values().filter(|queued| queued.is_object());
         objects.map(|queued| queued.meta.ban).chain(unfinished)
     }
 
@@ -303,80 +327,67 @@ impl Queue {
 
     /// Returns the tags of each object, with the number of purges that it was tested against.
     fn tags(&self) -> impl Iterator<Item = (&[u64], u64)> {
-        let objects = self.objects.iter().map(|queued| (&*queued.tags, queued.tag_purges));
+        let objects = self.objects.values().map(|queued| (&*queued.tags, queued.tag_purges));
         objects.chain(self.unfinished.iter().map(|unfinished| (&*unfinished.tags, unfinished.tag_purges)))
     }
 
-    fn note(&mut self, queued: &Queued) {
-        if !queued.is_object() {
-            return;
+    fn add(&mut self, number: u64, queued: Queued) {
+        if queued.is_object() {
+            self.bytes += counted(queued.len);
+            self.known.insert((fingerprint(&queued.meta.key), queued.meta.variant, number));
         }
-        self.bytes += counted(queued.len);
-        *self.known.entry(fingerprint(&queued.meta.key)).or_default() += 1;
+        self.objects.insert(number, queued);
     }
 
-    fn forget(&mut self, queued: &Queued) {
-        if !queued.is_object() {
-            return;
+    fn forget(&mut self, number: u64, queued: &Queued) {
+        if queued.is_object() {
+            self.bytes -= counted(queued.len);
+            self.known.remove(&(fingerprint(&queued.meta.key), queued.meta.variant, number));
         }
-        self.bytes -= counted(queued.len);
-        let fingerprint = fingerprint(&queued.meta.key);
-        if let Some(count) = self.known.get_mut(&fingerprint) {
-            *count -= 1;
-            if *count == 0 {
-                self.known.remove(&fingerprint);
-            }
-        }
+    }
+
+    fn remove(&mut self, number: u64) -> Option<Queued> {
+        let queued = self.objects.remove(&number)?;
+        self.forget(number, &queued);
+        Some(queued)
     }
 
     pub(crate) fn pop(&mut self) -> Option<Queued> {
-        let next = self.objects.pop_front()?;
-        self.forget(&next);
+        let (number, next) = self.objects.pop_first()?;
+        self.forget(number, &next);
         Some(next)
     }
 
     pub(crate) fn push_front(&mut self, queued: Queued) {
-        self.note(&queued);
-        self.objects.push_front(queued);
+        let number = self.objects.first_key_value().map_or(MIDDLE, |(first, _)| first - 1);
+        self.add(number, queued);
     }
 
     pub(crate) fn push_back(&mut self, queued: Queued) {
-        self.note(&queued);
-        self.objects.push_back(queued);
+        let number = self.objects.last_key_value().map_or(MIDDLE, |(last, _)| last + 1);
+        self.add(number, queued);
     }
 
     /// Removes the queued objects that may occupy segments: large ones that are still fetched, with their parts.
     pub(crate) fn take_streamed(&mut self) -> Dropped {
         let is_streamed = |it: &Queued| matches!(it.source, Source::Part(_) | Source::Streamed(..));
-        let (gone, rest): (VecDeque<_>, VecDeque<_>) =
-            std::mem::take(&mut self.objects).into_iter().partition(is_streamed);
-        self.objects = rest;
-        for queued in &gone {
-            self.forget(queued);
-        }
-        Dropped(gone.into())
+        let found = self.objects.iter().filter(|(_, queued)| is_streamed(queued));
+        let numbers: Vec<u64> = found.map(|(&number, _)| number).collect();
+        Dropped(numbers.into_iter().filter_map(|number| self.remove(number)).collect())
     }
 
-    /// Removes the objects with a fingerprint for whose variant `is_meant` returns true.
-    fn take(&mut self, fingerprint_: u64, is_meant: &dyn Fn(&Entry) -> bool) -> Vec<Queued> {
-        self.unfinished.take_if(|it| it.entry.fingerprint == fingerprint_ && is_meant(&it.entry));
-        let mut rest = VecDeque::with_capacity(self.objects.len());
-        let mut taken = Vec::new();
-        for queued in std::mem::take(&mut self.objects) {
-            let has_key = queued.is_object() && fingerprint(&queued.meta.key) == fingerprint_;
-            if has_key && is_meant(&queued.entry(0)) {
-                self.forget(&queued);
-                taken.push(queued);
-            } else {
-                rest.push_back(queued);
-            }
-        }
-        self.objects = rest;
-        taken
+    /// Removes the objects with a fingerprint that are meant.
+    pub(crate) fn take(&mut self, fingerprint: u64, meant: Meant) -> Vec<Queued> {
+        self.unfinished.take_if(|it| it.entry.fingerprint == fingerprint && meant.includes(&it.entry));
+        let numbers: Vec<u64> = match meant {
+            Meant::All => self.all(fingerprint).collect(),
+            Meant::Rivals(variant) => self.rivals(fingerprint, variant).collect(),
+        };
+        numbers.into_iter().filter_map(|number| self.remove(number)).collect()
     }
 
     pub(crate) fn clear(&mut self) -> Dropped {
-        Dropped(std::mem::take(self).objects.into())
+        Dropped(std::mem::take(self).objects.into_values().collect())
     }
 }
 
@@ -434,20 +445,13 @@ impl State {
             || index.has(fingerprint)
     }
 
-    /// Removes all objects with a fingerprint for whose variant `is_meant` returns true. Returns those that waited to be
-    /// written.
-    pub(crate) fn drop_objects(
-        &mut self,
-        index: &Index,
-        fingerprint_: u64,
-        is_meant: &dyn Fn(&Entry) -> bool,
-    ) -> Dropped {
-        let Self { queue, flying, .. } = self;
-        let dropped = if queue.has(fingerprint_) { queue.take(fingerprint_, is_meant) } else { Vec::new() };
-        for record in flying.iter_mut().filter(|record| record.entry.fingerprint == fingerprint_) {
-            record.is_purged |= is_meant(&record.entry);
+    /// Removes the objects with a fingerprint that are meant. Returns those that waited to be written.
+    pub(crate) fn drop_objects(&mut self, index: &Index, fingerprint: u64, meant: Meant) -> Dropped {
+        let dropped = self.queue.take(fingerprint, meant);
+        for record in self.flying.iter_mut().filter(|record| record.entry.fingerprint == fingerprint) {
+            record.is_purged |= meant.includes(&record.entry);
         }
-        index.remove_if(fingerprint_, is_meant);
+        index.remove_if(fingerprint, |entry| meant.includes(entry));
         Dropped(dropped)
     }
 

@@ -18,7 +18,7 @@ use crate::layout::{Layout, OpenError, VERSION};
 use crate::membership::Membership;
 use crate::record::{Key, fingerprint};
 use crate::segment::InUse;
-use crate::state::{Dropped, Hold, Pending, Phase, State};
+use crate::state::{Dropped, Hold, Meant, Pending, Phase, State};
 use crate::stats::{Stats, add, bump};
 
 /// The number of segments that may be begun before the journal has to allow more.
@@ -330,7 +330,7 @@ impl Store {
             }
             return Dropped::default();
         }
-        let dropped = state.drop_objects(&self.index, fingerprint, &|_| true);
+        let dropped = state.drop_objects(&self.index, fingerprint, Meant::All);
         let bound = state.next_log(&self.layout);
         state.record_purge(fingerprint, bound, hold);
         drop(state);

@@ -13,6 +13,7 @@ use std::io;
 use std::mem;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -22,12 +23,14 @@ use io_uring::squeue::Flags;
 use io_uring::{Builder, IoUring, opcode, types};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+use tokio::time::{Sleep, sleep};
 
 pub use memory::{ALIGNMENT, Block};
 
 /// Reads that the kernel has not got yet are passed to it together, at the latest when there are this many.
 const BATCH: usize = 8;
-/// The pause between two looks at the reads in progress, if the kernel does not report their ends.
+/// The pause between two looks at the reads in progress, if the kernel does not report their ends, and before reads that it
+/// refused are passed to it again.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Receives the result of a read and its memory.
@@ -61,6 +64,9 @@ struct Inner {
     waiting: usize,
     /// The task that passes them to the kernel.
     driver: Option<Waker>,
+    /// The number of times that the kernel will refuse all reads.
+    #[cfg(test)]
+    refusals: usize,
 }
 
 impl Ring {
@@ -83,6 +89,8 @@ impl Ring {
             free: Vec::new(),
             waiting: 0,
             driver: None,
+            #[cfg(test)]
+            refusals: 0,
             ring,
         };
         Ok(Self(RefCell::new(inner)))
@@ -114,7 +122,7 @@ impl Ring {
         self.0.borrow_mut().is_closed = true;
         while self.in_progress() > 0 {
             self.complete();
-            tokio::time::sleep(PAUSE).await;
+            sleep(PAUSE).await;
         }
     }
 
@@ -122,13 +130,20 @@ impl Ring {
         // SAFETY: the ring has one descriptor, and keeps it open until its end.
         let watched = unsafe { AsyncFd::register_with_interest(Rc::clone(&self), Interest::READABLE) };
         let Ok(watched) = watched else { return };
+        let mut pause: Option<Pin<Box<Sleep>>> = None;
         poll_fn(|cx| {
-            self.0.borrow_mut().drive(cx);
+            let is_refused = !self.0.borrow_mut().drive(cx);
             while let Poll::Ready(ready) = watched.poll_read_ready(cx) {
                 let Ok(mut ready) = ready else { return Poll::Ready(()) };
                 // Before the reads: those that end meanwhile make the descriptor ready again.
                 ready.clear_ready();
                 self.complete();
+            }
+            // If no other reads are in progress, no end of one wakes this task.
+            if is_refused && pause.get_or_insert_with(|| Box::pin(sleep(PAUSE))).as_mut().poll(cx).is_ready()
+            {
+                pause = None;
+                cx.waker().wake_by_ref();
             }
             Poll::Pending
         })
@@ -179,28 +194,43 @@ impl Inner {
         self.reads[number] = Some(read);
         self.waiting += 1;
         let is_idle = self.waiting == self.in_progress();
-        match &self.driver {
-            Some(driver) if !is_idle && self.waiting < BATCH => driver.wake_by_ref(),
-            _ => self.pass_all(),
+        if is_idle || self.waiting >= BATCH || self.driver.is_none() {
+            self.pass_all();
+        }
+        if self.waiting > 0
+            && let Some(driver) = &self.driver
+        {
+            driver.wake_by_ref();
         }
         Ok(())
     }
 
-    /// Registers the task that passes reads to the kernel, which it does now and when it is woken.
-    fn drive(&mut self, cx: &Context<'_>) {
+    /// Registers the task that passes reads to the kernel, which it does now and when it is woken. Returns whether the
+    /// kernel has got all.
+    fn drive(&mut self, cx: &Context<'_>) -> bool {
         if self.driver.as_ref().is_none_or(|driver| !driver.will_wake(cx.waker())) {
             self.driver = Some(cx.waker().clone());
         }
         self.pass_all();
+        self.waiting == 0
     }
 
     /// Passes the reads that wait to the kernel. If it has no memory for them now, the next call does.
     fn pass_all(&mut self) {
         if self.waiting > 0
-            && let Ok(passed) = self.ring.submit()
+            && let Ok(passed) = self.submit()
         {
             self.waiting = self.waiting.saturating_sub(passed);
         }
+    }
+
+    fn submit(&mut self) -> io::Result<usize> {
+        #[cfg(test)]
+        if self.refusals > 0 {
+            self.refusals -= 1;
+            return Err(io::Error::from(io::ErrorKind::WouldBlock));
+        }
+        self.ring.submit()
     }
 
     fn take_ended(&mut self) -> Vec<(Read, io::Result<()>)> {

@@ -246,6 +246,27 @@ fn reads_that_are_started_together_reach_the_kernel_together() {
 }
 
 #[test]
+fn reads_that_the_kernel_refuses_are_passed_to_it_again() {
+    let file = file();
+    let Some(ring) = ring(&[&file], 64).map(Rc::new) else { return };
+    block_on(async {
+        let running = tokio::task::spawn_local(Rc::clone(&ring).run());
+        tokio::task::yield_now().await;
+        for refusals in [1, 2, 20] {
+            for count in [1, 3, BATCH as u64 + 1] {
+                ring.0.borrow_mut().refusals = refusals;
+                let reads: Vec<_> = (0..count).map(|at| (start_read(&ring, at), at)).collect();
+                for (read, at) in reads {
+                    assert_ends(read, at).await;
+                }
+                assert_eq!(ring.0.borrow().refusals, 0);
+            }
+        }
+        running.abort();
+    });
+}
+
+#[test]
 fn blocks_are_separate_aligned_and_zeroed() {
     let mut blocks = Block::several(20, 300_000).expect("there is memory");
     for (number, block) in (1..).zip(&mut blocks) {

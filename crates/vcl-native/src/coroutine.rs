@@ -16,12 +16,34 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 use lacquer_vcl::types::Action;
 use lacquer_vcl_runtime::{Ctx, LocalFuture, Suspend};
 
+/// Least number of bytes of a stack.
 const STACK: usize = 256 * 1024;
+/// Least number of bytes of a stack beside the frames of compiled code, for functions of modules.
+const BESIDE: usize = 128 * 1024;
 /// Number of stacks that each thread keeps for reuse.
 const KEPT_STACKS: usize = 32;
 
 thread_local! {
-    static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
+    /// Stacks and their sizes, those that were used last at the end.
+    static STACKS: RefCell<Vec<(usize, DefaultStack)>> = const { RefCell::new(Vec::new()) };
+}
+
+fn take_stack(size: usize) -> Option<DefaultStack> {
+    let kept = STACKS.with_borrow_mut(|kept| {
+        let at = kept.iter().rposition(|(kept, _)| *kept == size)?;
+        Some(kept.remove(at).1)
+    });
+    kept.or_else(|| DefaultStack::new(size).ok())
+}
+
+fn keep_stack(size: usize, stack: DefaultStack) {
+    STACKS.with_borrow_mut(|kept| {
+        if kept.len() == KEPT_STACKS {
+            // That of another program may have no more use.
+            kept.remove(0);
+        }
+        kept.push((size, stack));
+    });
 }
 
 /// A future on the coroutine's stack, lent to the driver until the coroutine is resumed.
@@ -64,10 +86,10 @@ impl Drop for Running {
     }
 }
 
-/// Calls `body` with the context on a coroutine.
-pub async fn run<'a>(ctx: &mut Ctx<'a>, body: impl FnOnce(&mut Ctx<'a>) -> Action) -> Action {
-    let stack = STACKS.with_borrow_mut(Vec::pop);
-    let Some(stack) = stack.or_else(|| DefaultStack::new(STACK).ok()) else {
+/// Calls `body` with the context on a coroutine. `need` is the number of bytes of stack that compiled code needs.
+pub async fn run<'a>(need: usize, ctx: &mut Ctx<'a>, body: impl FnOnce(&mut Ctx<'a>) -> Action) -> Action {
+    let size = STACK.max(need + BESIDE);
+    let Some(stack) = take_stack(size) else {
         ctx.fail("No memory for a stack");
         return Action::Fail;
     };
@@ -79,11 +101,13 @@ pub async fn run<'a>(ctx: &mut Ctx<'a>, body: impl FnOnce(&mut Ctx<'a>) -> Actio
     // SAFETY: the coroutine finishes before this function's locals and arguments are dropped: it runs to its end
     // below, or in `Driver::drop`.
     let coroutine = unsafe { Stack::with_stack_unchecked(stack, on_stack) };
-    Driver { coroutine: Some(coroutine), lent: None }.await
+    Driver { coroutine: Some(coroutine), size, lent: None }.await
 }
 
 struct Driver {
     coroutine: Option<Stack>,
+    /// The size of its stack.
+    size: usize,
     lent: Option<Lent>,
 }
 
@@ -98,11 +122,7 @@ impl Driver {
             }
             CoroutineResult::Return(action) => {
                 if let Some(coroutine) = self.coroutine.take() {
-                    STACKS.with_borrow_mut(|kept| {
-                        if kept.len() < KEPT_STACKS {
-                            kept.push(coroutine.into_stack());
-                        }
-                    });
+                    keep_stack(self.size, coroutine.into_stack());
                 }
                 Some(action)
             }

@@ -7,7 +7,7 @@ use lacquer_vcl_runtime::instance::SubFn;
 use lacquer_vcl_runtime::{Ctx, Event, Host, Instance, Module};
 
 use crate::coroutine;
-use crate::emit::{self, Constants};
+use crate::emit::{self, Constants, Linked};
 use crate::memory::Code;
 use crate::reach;
 use crate::split;
@@ -18,6 +18,8 @@ pub struct LoadedVcl {
     instance: Instance,
     methods: [Option<SubFn>; Method::COUNT],
     may_suspend: u32,
+    /// The number of bytes of stack that the subs of each method need.
+    stacks: Vec<usize>,
     /// Whether vcl_init has begun, so that vcl_fini has to run.
     begun: AtomicBool,
     /// Data that compiled code points to; it lives as long as the code.
@@ -31,7 +33,8 @@ pub fn compile(mut instance: Instance) -> Result<LoadedVcl, String> {
     let may_suspend = reach::suspending_methods(&instance);
     split::long_subs(&mut instance.program.subs);
     reach::check_depth(&instance.program)?;
-    let (code, subs, constants) = emit::program(&instance)?;
+    let (Linked { code, subs, frames }, constants) = emit::program(&instance)?;
+    let stacks = reach::stacks(&instance.program, &frames)?;
     let mut methods = [None; Method::COUNT];
     for (method, &sub) in methods.iter_mut().zip(&instance.program.methods) {
         *method = subs.get(sub as usize).copied();
@@ -43,7 +46,7 @@ pub fn compile(mut instance: Instance) -> Result<LoadedVcl, String> {
     // SAFETY: the code was just compiled from this instance, and is dropped with it.
     unsafe { instance.set_code(subs)? };
     let begun = AtomicBool::new(false);
-    Ok(LoadedVcl { instance, methods, may_suspend, begun, _constants: constants, _code: code })
+    Ok(LoadedVcl { instance, methods, may_suspend, stacks, begun, _constants: constants, _code: code })
 }
 
 impl LoadedVcl {
@@ -79,7 +82,8 @@ impl LoadedVcl {
     /// before its end, the current wait fails and the rest runs at once.
     pub async fn run_suspendable(&self, method: Method, ctx: &mut Ctx<'_>) -> Action {
         if self.may_suspend(method) {
-            coroutine::run(ctx, |ctx| self.run(method, ctx)).await
+            let need = self.stacks.get(method as usize).copied().unwrap_or(0);
+            coroutine::run(need, ctx, |ctx| self.run(method, ctx)).await
         } else {
             self.run(method, ctx)
         }

@@ -1,10 +1,13 @@
-//! Analysis of calls: which methods may wait, and how deeply subroutines nest.
+//! Analysis of calls: which methods may wait, how deeply subroutines nest, and how much stack they need.
 
 use lacquer_vcl::program::{Expr, ExprKind, Program, Return, Stmt};
 use lacquer_vcl_runtime::Instance;
+use lacquer_vcl_runtime::ctx::MAX_DYNAMIC_STACK;
 
-/// Maximum nesting of calls. With the frames of compiled subs, it fits a coroutine's stack.
+/// Maximum nesting of calls by name.
 const MAX_DEPTH: usize = 100;
+/// Maximum number of bytes of stack of a method's subs: half of a reactor's stack, on which they run if they cannot wait.
+const MAX_STACK: usize = 1 << 20;
 
 /// Returns the number of statements, including those in blocks.
 pub fn statements(body: &[Stmt]) -> usize {
@@ -187,4 +190,73 @@ pub fn check_depth(program: &Program) -> Result<(), String> {
     let deepest = (0..calls.len()).max_by_key(|&sub| depth[sub]).unwrap_or_default();
     let name = program.subs.get(deepest).map_or("", |s| s.name.as_str());
     Err(format!("Calls below sub {name} nest deeper than {MAX_DEPTH} or recurse"))
+}
+
+/// Returns the number of bytes of stack that the subs of each method need, from those of a call of each sub. The program has
+/// passed [`check_depth`]. Fails if a method needs too many.
+pub fn stacks(program: &Program, frames: &[usize]) -> Result<Vec<usize>, String> {
+    let calls: Vec<Vec<u32>> = program.subs.iter().map(|sub| Uses::of(&sub.body).calls).collect();
+    let mut needs = frames.to_vec();
+    let mut settled = false;
+    // Relaxation: each pass extends the longest paths by a call.
+    while !settled {
+        settled = true;
+        for (sub, called) in calls.iter().enumerate() {
+            let below = called.iter().filter_map(|&c| needs.get(c as usize)).max().copied().unwrap_or(0);
+            settled &= needs[sub] == frames[sub] + below;
+            needs[sub] = frames[sub] + below;
+        }
+    }
+    let dynamic = dynamic_subs(program).into_iter().zip(&needs);
+    let largest = dynamic.filter(|&(is_dynamic, _)| is_dynamic).map(|(_, &need)| need).max();
+    // From the outermost dynamic call to the innermost one, and the calls by name there.
+    let dynamic = largest.map_or(0, |largest| MAX_DYNAMIC_STACK + largest);
+    let all = program.methods.iter().map(|&root| {
+        let need = dynamic + needs.get(root as usize).copied().unwrap_or(0);
+        if need <= MAX_STACK {
+            return Ok(need);
+        }
+        let name = program.subs.get(root as usize).map_or("", |sub| sub.name.as_str());
+        let [need, most] = [need, MAX_STACK].map(|bytes| bytes.div_ceil(1024));
+        Err(format!(
+            "Sub {name} needs {need} kB of stack with the subs that it calls, and at most {most} kB are possible: it has \
+             too many conditions"
+        ))
+    });
+    all.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use lacquer_vcl::program::{At, Sub};
+    use lacquer_vcl::types::Type;
+
+    use super::*;
+
+    const AT: At = At { source: 0, line: 1, column: 1 };
+
+    fn program(calls: &[&[u32]]) -> Program {
+        let sub = |calls: &&[u32]| Sub {
+            name: "some".to_owned(),
+            at: AT,
+            body: calls.iter().map(|&sub| Stmt::CallSub { at: AT, sub }).collect(),
+            reachable_from: 0,
+            allowed: 0,
+        };
+        Program { subs: calls.iter().map(sub).collect(), methods: vec![0, 3], ..Program::default() }
+    }
+
+    #[test]
+    fn stacks_have_room_for_the_largest_path_of_calls() {
+        let mut program = program(&[&[1, 2], &[3], &[], &[2]]);
+        assert_eq!(stacks(&program, &[10, 200, 900, 3000]), Ok(vec![4110, 3900]));
+        assert_eq!(stacks(&program, &[10, 20, 90_000, 30]), Ok(vec![90_060, 90_030]));
+        let refused = stacks(&program, &[1, 1, MAX_STACK - 1, 1]).expect_err("it is too much");
+        assert!(refused.starts_with("Sub some needs 1025 kB"), "{refused}");
+        // A sub that is a value may be called anywhere, and call others.
+        let value = Expr { ty: Type::Sub, kind: ExprKind::Sub(3) };
+        program.subs[2].body.push(Stmt::CallDynamic { at: AT, sub: value });
+        let around = MAX_DYNAMIC_STACK + 3900;
+        assert_eq!(stacks(&program, &[10, 200, 900, 3000]), Ok(vec![around + 4110, around + 3900]));
+    }
 }

@@ -10,9 +10,9 @@ use common::build::*;
 use common::host::MemoryHost;
 use common::module;
 use lacquer_vcl::program::*;
-use lacquer_vcl::types::{Action, Method, Type};
+use lacquer_vcl::types::{Action, HttpId, Method, Type};
 use lacquer_vcl_native::LoadedVcl;
-use lacquer_vcl_runtime::Ctx;
+use lacquer_vcl_runtime::{Ctx, Instance};
 
 fn waits(n: i64) -> Stmt {
     set_header(0, to_string(call(Type::Int, module::WAIT, vec![int(n)])))
@@ -142,4 +142,41 @@ fn a_panic_on_a_coroutine_fails_the_run() {
     let (action, _) = finish(loaded.run_suspendable(Method::Recv, &mut ctx));
     assert_eq!(action, Action::Fail);
     assert_eq!(host.journal, ["Req H0: \"2\"", "fail Internal error: the module panicked"]);
+}
+
+fn url(i: usize) -> String {
+    format!("/some/long/path/{i}")
+}
+
+fn chain(conditions: usize) -> Stmt {
+    let both = |i| {
+        vec![compare(CompareOp::Eq, header(1), text(&url(i))), compare(CompareOp::Ne, header(2), header(3))]
+    };
+    let arm = |i| (e(Type::Bool, ExprKind::And(both(i))), vec![act(Action::Pass)]);
+    Stmt::If { arms: (0..conditions).map(arm).collect(), otherwise: vec![] }
+}
+
+/// Each comparison takes room in the frame of its sub, and the pieces of a long `if` call each other.
+#[test]
+fn a_long_chain_of_conditions_has_a_stack_that_fits() {
+    let loaded =
+        load(program(vec![sub("vcl_recv", vec![waits(1), chain(9000), waits(2), act(Action::Hash)])]));
+    let short = self::loaded();
+    for (value, wanted) in [(url(9000), Action::Hash), (url(8999), Action::Pass), (url(0), Action::Pass)] {
+        let mut host = MemoryHost::new(Method::Recv).with_header(HttpId::Req, "H1", &value);
+        let mut ctx = Ctx::new(&mut host, loaded.instance());
+        assert_eq!(finish(loaded.run_suspendable(Method::Recv, &mut ctx)).0, wanted);
+        // The stacks of programs that need less are not used for it.
+        let mut host = MemoryHost::new(Method::Recv);
+        let mut ctx = Ctx::new(&mut host, short.instance());
+        assert_eq!(finish(short.run_suspendable(Method::Recv, &mut ctx)).0, Action::Hash);
+    }
+}
+
+#[test]
+fn a_chain_of_conditions_whose_frames_a_thread_cannot_hold_is_refused() {
+    let program = program(vec![sub("vcl_recv", vec![chain(30_000), act(Action::Hash)])]);
+    let instance = Instance::new("test", program, module::MODULES, true).expect("the program is valid");
+    let fault = lacquer_vcl_native::compile(instance).err().expect("it is too long");
+    assert!(fault.starts_with("Sub vcl_recv needs ") && fault.contains("at most 1024 kB"), "{fault}");
 }

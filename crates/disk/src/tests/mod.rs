@@ -14,6 +14,7 @@ mod moves;
 mod open_segment;
 mod owner;
 mod page;
+mod queue;
 mod restart;
 mod reuse;
 mod ring;

@@ -279,6 +279,12 @@ impl SubEmitter<'_, '_, '_> {
 
     /// Emits a jump to `yes` or `no`.
     pub fn branch(&mut self, e: &Expr, yes: Block, no: Block) -> Result<(), String> {
+        if let Some((other, text, is_same)) = with_constant(e) {
+            let (p, n) = self.str_value(other)?;
+            let (same, differs) = if is_same { (yes, no) } else { (no, yes) };
+            self.branch_on_constant(p, n, text, same, differs);
+            return Ok(());
+        }
         match &e.kind {
             ExprKind::Not(inner) => return self.branch(inner, no, yes),
             ExprKind::And(all) => {
@@ -322,18 +328,6 @@ impl SubEmitter<'_, '_, '_> {
     /// Compares strings. Two single strings are compared directly (undefined equals nothing). If either side is a
     /// concatenation, the joined strings are compared (undefined is empty).
     fn compare_strings(&mut self, op: CompareOp, a: &Expr, b: &Expr) -> Result<Value, String> {
-        if matches!(op, CompareOp::Eq | CompareOp::Ne)
-            && let (_, Some(text), other) | (Some(text), None, other) = match (constant(a), constant(b)) {
-                (None, Some(text)) => (None, Some(text), a),
-                (Some(text), None) => (Some(text), None, b),
-                _ => (None, None, a),
-            }
-            && parts(other).len() == 1
-        {
-            let (p, n) = self.str_value(other)?;
-            let same = self.same_as_constant(p, n, text);
-            return Ok(if op == CompareOp::Eq { same } else { self.b.ins().bxor_imm_u(same, 1) });
-        }
         let (a_parts, b_parts) = (parts(a), parts(b));
         let order = if a_parts.len() == 1 && b_parts.len() == 1 {
             let (ap, an) = self.str_value(a_parts[0])?;
@@ -358,9 +352,8 @@ impl SubEmitter<'_, '_, '_> {
                 Ok(self.b.ins().bxor_imm_u(truth, 1))
             }
             ExprKind::Defined(inner) => self.defined(inner),
-            ExprKind::Compare(op, a, b) if matches!(a.ty, Type::String | Type::Enum | Type::Strands) => {
-                self.compare_strings(*op, a, b)
-            }
+            ExprKind::Compare(..) if with_constant(e).is_some() => self.merged(e),
+            ExprKind::Compare(op, a, b) if is_text(a.ty) => self.compare_strings(*op, a, b),
             ExprKind::Compare(op, a, b) if a.ty == Type::Ip => {
                 let (a, b) = (self.ip_value(a)?, self.ip_value(b)?);
                 let call = self.rt2(rt::text::same_ip, &[a, b]);
@@ -429,6 +422,21 @@ impl SubEmitter<'_, '_, '_> {
             Val::None | Val::Named(..) | Val::Http(_) => return Err("Not a condition".to_owned()),
         })
     }
+}
+
+fn is_text(ty: Type) -> bool {
+    matches!(ty, Type::String | Type::Enum | Type::Strands)
+}
+
+/// Returns the string that a condition compares with a constant, the constant, and whether they must be equal.
+fn with_constant(e: &Expr) -> Option<(&Expr, &[u8], bool)> {
+    let ExprKind::Compare(op @ (CompareOp::Eq | CompareOp::Ne), a, b) = &e.kind else { return None };
+    let (other, text) = match (constant(a), constant(b)) {
+        (None, Some(text)) => (a, text),
+        (Some(text), None) => (b, text),
+        _ => return None,
+    };
+    (is_text(a.ty) && parts(other).len() == 1).then_some((&**other, text, *op == CompareOp::Eq))
 }
 
 /// The parts that an expression joins: one unless it is a concatenation.

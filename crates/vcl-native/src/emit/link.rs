@@ -16,13 +16,16 @@ pub struct Emitted {
     bytes: Vec<u8>,
     /// The calls to resolve. Their positions are relative to the start of the code.
     calls: Vec<Call>,
+    frame: usize,
 }
 
 impl Emitted {
+    /// `frame` is the number of bytes of stack that a call of the code takes.
     pub fn new(
         code: &[u8],
         relocations: &[FinalizedMachReloc],
         names: &FunctionParameters,
+        frame: usize,
     ) -> Result<Emitted, String> {
         let mut calls = Vec::with_capacity(relocations.len());
         for relocation in relocations {
@@ -36,7 +39,7 @@ impl Emitted {
             let at = relocation.offset as usize;
             calls.push(Call { at, kind: relocation.kind, addend: relocation.addend, sub });
         }
-        Ok(Emitted { bytes: code.to_vec(), calls })
+        Ok(Emitted { bytes: code.to_vec(), calls, frame })
     }
 }
 
@@ -45,6 +48,16 @@ pub struct Linker {
     bytes: Vec<u8>,
     starts: Vec<usize>,
     calls: Vec<Call>,
+    frames: Vec<usize>,
+}
+
+/// The code of all subs.
+pub struct Linked {
+    pub code: Code,
+    /// The entry of each sub.
+    pub subs: Vec<SubFn>,
+    /// The number of bytes of stack that a call of each sub takes, without the subs that it calls.
+    pub frames: Vec<usize>,
 }
 
 /// A call from one sub to another, whose address is filled in later.
@@ -62,12 +75,13 @@ impl Linker {
         self.bytes.resize(self.bytes.len().next_multiple_of(ALIGNMENT), 0);
         let start = self.bytes.len();
         self.starts.push(start);
+        self.frames.push(function.frame);
         self.bytes.extend_from_slice(&function.bytes);
         self.calls.extend(function.calls.iter().map(|call| Call { at: start + call.at, ..*call }));
     }
 
     /// Maps the code. The returned entries are in the order of the subs.
-    pub fn finish(mut self) -> Result<(Code, Vec<SubFn>), String> {
+    pub fn finish(mut self) -> Result<Linked, String> {
         for call in &self.calls {
             let target = *self.starts.get(call.sub).ok_or("Call of a missing sub")?;
             let distance = target as i64 + call.addend - call.at as i64;
@@ -82,7 +96,7 @@ impl Linker {
             std::mem::transmute::<*const u8, SubFn>((code.address() + start) as *const u8)
         };
         let subs = self.starts.iter().map(entry).collect();
-        Ok((code, subs))
+        Ok(Linked { code, subs, frames: self.frames })
     }
 }
 

@@ -25,13 +25,12 @@ use cranelift_codegen::settings::{self, Configurable};
 use cranelift_frontend::FunctionBuilderContext;
 use lacquer_vcl::program::Sub;
 use lacquer_vcl_runtime::Instance;
-use lacquer_vcl_runtime::instance::SubFn;
 
 pub use constants::Constants;
+pub use link::Linked;
 use link::{Emitted, Linker};
 use sub::{Shared, SubEmitter, signature};
 
-use crate::memory::Code;
 use crate::reach;
 
 /// Programs with more statements than this are compiled by several threads, if there are processors for them.
@@ -40,8 +39,11 @@ const MAX_THREADS: usize = 4;
 /// Stack size in bytes; deep expressions are walked recursively.
 const STACK: usize = 16 << 20;
 
-/// Compiles a program. Returns the code, the entry of each sub, and the data that the code points to.
-pub fn program(instance: &Instance) -> Result<(Code, Vec<SubFn>, Vec<Constants>), String> {
+/// The number of bytes of a frame above the pointer to it: that of the caller's, and the return address.
+const FRAME_HEAD: usize = 16;
+
+/// Compiles a program. Returns the code, and the data that it points to.
+pub fn program(instance: &Instance) -> Result<(Linked, Vec<Constants>), String> {
     let isa = isa()?;
     let dynamic = reach::dynamic_subs(&instance.program);
     let shares = shares(&instance.program.subs);
@@ -72,8 +74,7 @@ pub fn program(instance: &Instance) -> Result<(Code, Vec<SubFn>, Vec<Constants>)
         }
         constants.push(data);
     }
-    let (code, subs) = linker.finish()?;
-    Ok((code, subs, constants))
+    Ok((linker.finish()?, constants))
 }
 
 /// Splits the subs into ranges of similar size, one for each thread.
@@ -118,7 +119,9 @@ fn compile_share(
         let compiled = context.compile(isa, &mut control);
         compiled.map_err(|e| fault(format!("{:?}", e.inner)))?;
         let code = context.compiled_code().ok_or("The code generator returned no code")?;
-        let emitted = Emitted::new(code.code_buffer(), code.buffer.relocs(), &context.func.params);
+        let frame = code.buffer.frame_layout().ok_or("The code generator returned no frame")?;
+        let frame = FRAME_HEAD + frame.frame_to_fp_offset as usize;
+        let emitted = Emitted::new(code.code_buffer(), code.buffer.relocs(), &context.func.params, frame);
         functions.push(emitted.map_err(fault)?);
     }
     Ok((functions, shared.constants))

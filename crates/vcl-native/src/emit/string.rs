@@ -1,7 +1,7 @@
 //! Strings: conversion to STRING, headers, and comparison with constants.
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{InstBuilder, MemFlagsData, Type as Machine, Value, types};
+use cranelift_codegen::ir::{Block, InstBuilder, MemFlagsData, Type as Machine, Value, types};
 use lacquer_vcl::types::Type;
 use lacquer_vcl_runtime::Str;
 
@@ -60,28 +60,28 @@ impl SubEmitter<'_, '_, '_> {
         self.string(call)
     }
 
-    /// Compares a string with `text`: the length first, then the bytes if the lengths are equal.
-    pub fn same_as_constant(&mut self, p: Value, n: Value, text: &[u8]) -> Value {
+    /// Emits a jump to `same` or `differs`: compares the length of a string with that of `text` first, then the bytes if they
+    /// are equal.
+    pub fn branch_on_constant(&mut self, p: Value, n: Value, text: &[u8], same: Block, differs: Block) {
         if text.is_empty() {
             let empty = self.b.ins().icmp_imm_s(IntCC::Equal, n, 0);
             let defined = self.b.ins().icmp_imm_s(IntCC::NotEqual, p, 0);
-            return self.b.ins().band(empty, defined);
+            let is_same = self.b.ins().band(empty, defined);
+            self.b.ins().brif(is_same, same, &[], differs, &[]);
+            return;
         }
         let long = self.b.ins().icmp_imm_s(IntCC::Equal, n, text.len() as i64);
-        let (look, done) = (self.b.create_block(), self.b.create_block());
-        let result = self.b.append_block_param(done, types::I8);
-        self.b.ins().brif(long, look, &[], done, &[long.into()]);
+        let look = self.b.create_block();
+        self.b.ins().brif(long, look, &[], differs, &[]);
         self.b.switch_to_block(look);
-        let same = if text.len() <= INLINE {
+        let is_same = if text.len() <= INLINE {
             self.same_bytes(p, text)
         } else {
             let (constant, length) = self.text(text);
             let call = self.rt3(rt::text::same_bytes, &[p, constant, length]);
             self.truth(call)
         };
-        self.b.ins().jump(done, &[same.into()]);
-        self.b.switch_to_block(done);
-        result
+        self.b.ins().brif(is_same, same, &[], differs, &[]);
     }
 
     /// Compares with loads of the largest fitting size. The last load overlaps the previous one if the length is odd.

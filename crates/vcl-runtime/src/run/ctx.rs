@@ -19,9 +19,9 @@ use crate::value::{NameRef, Str};
 
 pub use super::{Ctx, Suspend};
 
-/// Maximum number of bytes of stack between the outermost dynamic call and the innermost one: half of a coroutine's
-/// stack. The other half is for the calls by name around them.
-const MAX_DYNAMIC_STACK: usize = 128 * 1024;
+/// Maximum number of bytes of stack between the outermost dynamic call and the innermost one. The code generator adds
+/// it to the stack of programs with such calls.
+pub const MAX_DYNAMIC_STACK: usize = 128 * 1024;
 
 impl<'a> Ctx<'a> {
     /// The bit of [`Ctx::trace`] that VCL changes by `req.trace`.
