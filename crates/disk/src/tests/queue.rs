@@ -24,7 +24,7 @@ impl Content for Variant {
     }
 }
 
-fn page(number: u64, variant: u32) -> Box<Variant> {
+fn page(number: u64, variant: u32) -> Box<dyn Content> {
     Box::new(Variant(Page { number, head: "", len: 100 }, variant))
 }
 
@@ -48,7 +48,9 @@ fn rivals_leave_the_queue_and_others_keep_their_order() {
     for &new in &variants {
         let mut queue = Queue::default();
         for number in [1, 2, 3] {
-            variants.iter().for_each(|&variant| queue.push_back(queued(number, variant)));
+            for &variant in &variants {
+                queue.push_back(queued(number, variant));
+            }
         }
         queue.push_front(queued(2, new));
         let taken = queue.take(fingerprint(&key(2)), Meant::Rivals(new));
