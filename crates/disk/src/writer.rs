@@ -341,6 +341,10 @@ impl Writer {
         let store = Arc::clone(&self.store);
         let layout = &store.layout;
         self.moves.release(&store);
+        if store.state.lock().slots.iter().all(|slot| Arc::strong_count(&slot.pin) > 1) {
+            // Their objects stay.
+            return Ok(false);
+        }
         let mut emptying = Emptying { next, kept: 0 };
         for _ in 0..layout.segments {
             let (epoch, old, is_left) = {
