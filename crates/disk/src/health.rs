@@ -296,6 +296,12 @@ impl Health {
         }
     }
 
+    /// Returns the number of calls of [`tick`](Self::tick).
+    #[cfg(test)]
+    pub(crate) fn ticks(&self) -> u64 {
+        self.state.lock().tick
+    }
+
     /// Returns the number of operations in progress.
     #[cfg(test)]
     pub(crate) fn operations(&self) -> usize {

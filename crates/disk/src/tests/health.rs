@@ -4,14 +4,17 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
 use super::device::SimulatedDevice;
 use crate::blocks::Blocks;
 use crate::health::{Event, Operation, Reason};
+use crate::journal::Ban;
 use crate::layout::Layout;
 use crate::record::{Key, Meta, Parts};
+use crate::running::Running;
 use crate::state::{Content, Phase};
 use crate::store::{Options, Owner, Store};
 use crate::writer::{Step, Writer};
@@ -443,4 +446,60 @@ fn a_segment_that_cannot_be_read_when_it_is_needed_is_lost_and_used_again() {
     let found = |store: &Arc<Store>| (1..8).filter(|&page| is_read(store, page)).collect::<Vec<u8>>();
     assert_eq!((found(&store), store.objects()), (vec![3, 4, 5, 6, 7], 5));
     assert_eq!(found(&ill.start()), [3, 4, 5, 6, 7]);
+}
+
+/// A write that hangs at the end of the threads is observed, and does not delay the end for ever.
+#[test]
+fn a_device_that_never_writes_at_the_end_is_taken_out() {
+    // With an object, the segment is not written. Without one, the mark of the journal is not.
+    for has_object in [true, false] {
+        let ill = Ill::new();
+        let store = ill.open();
+        let reported = Arc::default();
+        store.set_owner(Box::new(Reports(Arc::clone(&reported))));
+        let running = Running::start(Arc::clone(&store)).expect("threads can be started");
+        wait_for(|| store.phase() == Phase::Working && store.state.lock().pending.count == 0);
+        let answered = begin_ban(&store);
+        wait_for(|| answered.load(Ordering::Relaxed));
+        ill.set_write_stalled(true);
+        if has_object {
+            drop(store.commit(Box::new(Page(1))));
+        }
+        let (is_watched, has_ended) = thread::scope(|scope| {
+            let end = scope.spawn(|| running.retire());
+            wait_for(|| store.is_ending());
+            // The thread that observes the device may have been about to count once more.
+            let first = store.health.ticks();
+            let is_watched = may_wait_for(|| store.health.ticks() >= first + 3);
+            let has_ended = may_wait_for(|| {
+                store.watch_step();
+                end.is_finished()
+            });
+            ill.set_write_stalled(false);
+            (is_watched, has_ended)
+        });
+        assert!(is_watched && has_ended, "{has_object}: {is_watched}, {has_ended}");
+        assert_eq!((store.phase(), *reported.lock()), (Phase::Failed, Some(false)), "{has_object}");
+    }
+}
+
+/// Returns whether a condition becomes true within a long time.
+fn may_wait_for(condition: impl Fn() -> bool) -> bool {
+    let end = Instant::now() + Duration::from_secs(20);
+    while !condition() && Instant::now() < end {
+        thread::sleep(Duration::from_millis(1));
+    }
+    condition()
+}
+
+fn wait_for(condition: impl Fn() -> bool) {
+    assert!(may_wait_for(condition));
+}
+
+/// Records a ban. Returns the flag that is set when the answer goes out.
+fn begin_ban(store: &Store) -> Arc<AtomicBool> {
+    let answered = Arc::new(AtomicBool::new(false));
+    let words = ["obj.status", "==", "200"].map(Vec::from).to_vec();
+    store.ban(Ban { number: 2, time: 1.0, words }, Some(Box::new(Flag(Arc::clone(&answered)))));
+    answered
 }
