@@ -331,8 +331,7 @@ impl Drop for Appender {
     /// would otherwise never end.
     fn drop(&mut self) {
         self.clear();
-        let waiting = self.store.state.lock().queue.clear();
-        drop(waiting);
+        self.store.drop_waiting();
     }
 }
 

@@ -29,6 +29,9 @@ const SLOW: u64 = 5;
 /// time after which the manager takes a worker that does not answer a ban for hung.
 const STALLED: u64 = 120;
 const STALLED_WRITE: u64 = 180;
+/// The number of ticks within which the contents of a device that has failed must be made invalid. A write may have taken
+/// almost [`STALLED_WRITE`] before.
+const LONGEST_LEAVING: u64 = 20;
 const FAILED_READ: u32 = 100;
 const MOST_FAILED: u32 = 1000;
 /// The number of events that wait for the log. More are only counted.
@@ -196,6 +199,8 @@ struct State {
     operations: Vec<InProgress>,
     last_id: u64,
     score: u32,
+    /// The tick since which the contents of the device are being made invalid.
+    leaving: Option<u64>,
     events: Vec<Event>,
     /// The number of events that had no room.
     lost: u64,
@@ -235,9 +240,25 @@ impl Health {
     }
 
     pub(crate) fn take_out(&self, reason: Reason) {
+        {
+            let mut state = self.state.lock();
+            state.leaving = Some(state.tick);
+            state.report(Event::TakenOut(reason));
+        }
         self.is_out.store(true, Ordering::Relaxed);
         self.is_known.store(true, Ordering::Relaxed);
-        self.report(Event::TakenOut(reason));
+    }
+
+    /// Records that the contents of the device were made invalid, or cannot be. Returns false if that was given up.
+    pub(crate) fn end_leaving(&self) -> bool {
+        self.state.lock().leaving.take().is_some()
+    }
+
+    /// Returns whether making the contents of the device invalid takes so long that it is given up now.
+    pub(crate) fn give_up_leaving(&self) -> bool {
+        let mut state = self.state.lock();
+        let tick = state.tick;
+        state.leaving.take_if(|since| tick - *since >= LONGEST_LEAVING).is_some()
     }
 
     /// Returns whether so many reads have failed that the device must be taken out of use.
@@ -294,6 +315,12 @@ impl Health {
         } else {
             (longest_write >= STALLED_WRITE).then_some(Reason::WriteStall)
         }
+    }
+
+    /// Returns the number of calls of [`tick`](Self::tick).
+    #[cfg(test)]
+    pub(crate) fn ticks(&self) -> u64 {
+        self.state.lock().tick
     }
 
     /// Returns the number of operations in progress.

@@ -42,6 +42,7 @@ mod reclaim;
 mod record;
 mod recover;
 mod report;
+mod retire;
 mod running;
 mod segment;
 mod state;

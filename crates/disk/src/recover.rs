@@ -91,10 +91,13 @@ impl Store {
         Ok(())
     }
 
-    /// Drops the objects that wait to be written, because the store is closed before its index was read. The next start does
-    /// not find those that they have replaced.
+    /// Drops the objects that wait to be written, because the store is closed before its index was read, or while there is
+    /// no segment for them. The next start does not find those that they have replaced.
     pub(crate) fn drop_waiting(&self) {
         let mut state = self.state.lock();
+        if state.queue.is_empty() {
+            return;
+        }
         let (dropped, bound) = (state.queue.clear(), state.next_log(&self.layout));
         dropped.fingerprints().for_each(|fingerprint| state.record_purge(fingerprint, bound, None));
         drop(state);

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::io;
 use std::sync::Arc;
-use std::thread::{Builder, JoinHandle, park_timeout};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{Builder, JoinHandle, park_timeout, sleep};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -28,14 +29,24 @@ const LONGEST_GATHERING: Duration = Duration::from_millis(20);
 const NEXT_ATTEMPT: Duration = Duration::from_secs(1);
 /// The time after which the length of the journal is recorded.
 const MARK_INTERVAL: Duration = Duration::from_secs(1);
+/// The time between two checks whether a thread that writes has ended.
+const END_CHECK: Duration = Duration::from_millis(1);
 
 /// A store at work.
 pub struct Running {
     store: Arc<Store>,
     readers: Arc<Readers>,
+    /// The threads that write.
     threads: Mutex<Vec<JoinHandle<()>>>,
+    watcher: Mutex<Option<Watcher>>,
     /// The index of the device among the files of each [`Ring`].
     file: Option<u32>,
+}
+
+/// The thread that observes how long reads and writes take. It ends after those that write.
+struct Watcher {
+    is_ending: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
 }
 
 impl Running {
@@ -54,15 +65,15 @@ impl Running {
             let readers = Arc::clone(&readers);
             thread("disk-read").spawn(move || readers.run())?;
         }
-        let watched = Arc::clone(&store);
-        let watch = thread("disk-watch").spawn(move || watch(&watched))?;
-        Ok(Self { store, readers, threads: Mutex::new(vec![watch]), file })
+        let watcher = Mutex::new(Some(Watcher::start(&store)?));
+        Ok(Self { store, readers, threads: Mutex::default(), watcher, file })
     }
 
     /// Prepares a store without threads. The caller performs their work: [`Store::recover`], [`Writer`],
     /// [`Store::journal_step`] and [`read_step`](Self::read_step).
     pub fn without_threads(store: Arc<Store>) -> Self {
-        Self { store, readers: Arc::default(), threads: Mutex::default(), file: None }
+        let (threads, watcher) = (Mutex::default(), Mutex::default());
+        Self { store, readers: Arc::default(), threads, watcher, file: None }
     }
 
     /// Performs the reads that wait, on this thread.
@@ -107,25 +118,37 @@ impl Running {
     }
 
     /// Writes everything, and ends the threads that write. If the index is still being read, that ends, and what waits for it
-    /// is not written.
+    /// is not written. A thread that waits for a device without an end is left behind when that is taken out of use.
     pub fn close(&self) {
         self.store.begin_end();
         let threads = std::mem::take(&mut *self.threads.lock());
-        let was_running = !threads.is_empty();
         for thread in threads {
             // The lock orders this with a thread that is about to wait.
             drop(self.store.state.lock());
             self.store.has_objects.notify_all();
             self.store.has_records.notify_all();
-            thread.thread().unpark();
-            let _ = thread.join();
+            self.await_end(thread);
         }
-        if was_running {
-            // The writer may have recorded purges at its end.
-            while self.store.journal_step() {}
-            // Without the mark, the next start finds the objects as after a kill.
-            let _ = self.store.mark_journal();
+        let Some(watcher) = self.watcher.lock().take() else { return };
+        if !self.store.phase().is_out() {
+            let store = Arc::clone(&self.store);
+            match thread("disk-end").spawn(move || end_journal(&store)) {
+                Ok(thread) => self.await_end(thread),
+                Err(_) => end_journal(&self.store),
+            }
         }
+        watcher.end();
+    }
+
+    /// Waits for the end of a thread that writes, or of the use of the device.
+    fn await_end(&self, thread: JoinHandle<()>) {
+        while !thread.is_finished() {
+            if matches!(self.store.phase(), Phase::Failed | Phase::Retired) {
+                return;
+            }
+            sleep(END_CHECK);
+        }
+        let _ = thread.join();
     }
 
     /// Writes everything, and leaves the device to another process. Its objects are misses from now on. Reads that have
@@ -194,11 +217,31 @@ fn rest_of(interval: Duration, passed: f64) -> Duration {
     Duration::try_from_secs_f64(passed).map_or(Duration::ZERO, |passed| interval.saturating_sub(passed))
 }
 
-/// Observes how long reads and writes take.
-fn watch(store: &Store) {
-    while !store.is_ending() {
-        park_timeout(TICK);
-        store.watch_step();
+/// Writes what the journal has to record at the end.
+fn end_journal(store: &Store) {
+    // The writer may have recorded purges at its end.
+    while store.journal_step() {}
+    // Without the mark, the next start finds the objects as after a kill.
+    let _ = store.mark_journal();
+}
+
+impl Watcher {
+    fn start(store: &Arc<Store>) -> io::Result<Self> {
+        let (store, is_ending) = (Arc::clone(store), Arc::<AtomicBool>::default());
+        let ends = Arc::clone(&is_ending);
+        let watch = move || {
+            while !ends.load(Ordering::SeqCst) {
+                park_timeout(TICK);
+                store.watch_step();
+            }
+        };
+        Ok(Self { is_ending, thread: thread("disk-watch").spawn(watch)? })
+    }
+
+    fn end(self) {
+        self.is_ending.store(true, Ordering::SeqCst);
+        self.thread.thread().unpark();
+        let _ = self.thread.join();
     }
 }
 

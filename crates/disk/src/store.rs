@@ -244,6 +244,7 @@ impl Store {
         if let Some(reason) = self.health.tick() {
             self.fail(Vec::new(), reason);
         }
+        self.check_leaving();
     }
 
     /// Takes the device out of use if too many reads have failed. Must be called with no lock held.
@@ -516,66 +517,48 @@ impl Store {
         drop(dropped);
     }
 
-    /// Stops the use of the device, which another process uses from now on.
-    pub(crate) fn retire(&self) {
-        let mut state = self.state.lock();
-        if state.phase.is_out() {
-            return;
-        }
-        let was_reading = state.phase == Phase::Recovering;
-        state.phase = Phase::Retired;
-        self.health.is_known.store(true, Ordering::Relaxed);
-        self.health.is_crowded.store(false, Ordering::Relaxed);
-        let dropped = state.queue.clear();
-        self.index.sweep(|_| true);
-        // Records that had no room before the index was read are lost, so their purges and bans are not answered.
-        let is_lost = was_reading && state.pending.count > 0;
-        let pending = if is_lost { Pending::default() } else { std::mem::take(&mut state.pending) };
-        drop(state);
-        // Their holds wake tasks.
-        drop((dropped, pending));
-    }
-
     /// Takes the device out of use: its objects are misses. Purges and bans cannot be recorded from now on, so the
     /// contents are made invalid for the next start, by a superblock with another id. Only then are `holds`, and those of
     /// the purges and bans since, dropped. A device that stalls is not written to.
     pub(crate) fn fail(&self, holds: Vec<Hold>, reason: Reason) {
         let mut state = self.state.lock();
-        match state.phase {
-            Phase::Failed | Phase::Retired => return,
-            Phase::Failing => {
-                state.pending.holds.extend(holds);
-                return;
-            }
-            Phase::Recovering | Phase::Working => state.phase = Phase::Failing,
+        if matches!(state.phase, Phase::Failed | Phase::Retired) {
+            drop(state);
+            return drop(holds);
         }
+        // Another thread drops them if this one is held up.
+        state.pending.holds.extend(holds);
+        if state.phase == Phase::Failing {
+            return;
+        }
+        state.phase = Phase::Failing;
         self.health.is_crowded.store(false, Ordering::Relaxed);
         let dropped = state.queue.clear();
         self.index.sweep(|_| true);
         drop(state);
         drop(dropped);
         self.end_use(reason);
-        drop(holds);
-    }
-
-    /// Makes the contents of a retired store invalid, because the process that was to use the device has failed to start:
-    /// this one does not record the purges and bans that it answers from now on.
-    pub(crate) fn disown(&self) {
-        {
-            let mut state = self.state.lock();
-            if state.phase != Phase::Retired {
-                return;
-            }
-            state.phase = Phase::Failing;
-        }
-        self.end_use(Reason::Successor);
     }
 
     /// Makes the contents of a failing store invalid, if that is possible, and reports it.
-    fn end_use(&self, reason: Reason) {
+    pub(crate) fn end_use(&self, reason: Reason) {
         self.health.take_out(reason);
         let is_stalled = matches!(reason, Reason::Stall | Reason::WriteStall);
         let is_invalid = !is_stalled && self.invalidate().is_ok();
+        if self.health.end_leaving() {
+            self.report_failure(is_invalid);
+        }
+    }
+
+    /// Ends the use of a failing store whose contents could not be made invalid in time. Must be called with each tick.
+    fn check_leaving(&self) {
+        if self.health.give_up_leaving() {
+            self.report_failure(false);
+        }
+    }
+
+    /// Reports the failure, and lets the answers go out that wait. Called once for each failure.
+    fn report_failure(&self, is_invalid: bool) {
         if let Some(owner) = self.owner() {
             owner.failed(is_invalid);
         }
@@ -589,6 +572,9 @@ impl Store {
 
     fn invalidate(&self) -> io::Result<()> {
         let membership = self.superblocks.lock();
+        if self.phase() != Phase::Failing {
+            return Err(io::Error::other("this took too long"));
+        }
         self.layout.renew_with(&*self.blocks, self.now(), *membership)
     }
 }

@@ -328,11 +328,21 @@ impl Writer {
         self.moves.clear();
         while self.step() == Step::More {}
         match self.store.phase() {
-            Phase::Working if self.log.seal().is_err() => self.store.fail(Vec::new(), Reason::Write),
+            Phase::Working => self.end_log(),
             Phase::Recovering => self.store.drop_waiting(),
             _ => {}
         }
         self.flush();
+    }
+
+    /// Drops what still waits, because there is no segment for it, and ends the segment.
+    fn end_log(&mut self) {
+        let store = Arc::clone(&self.store);
+        self.give_up_large(store.state.lock());
+        store.drop_waiting();
+        if self.log.seal().is_err() {
+            store.fail(Vec::new(), Reason::Write);
+        }
     }
 
     /// Begins the next segment, for a record of `next` bytes. Its old objects leave the store, except for those that are in
@@ -341,6 +351,10 @@ impl Writer {
         let store = Arc::clone(&self.store);
         let layout = &store.layout;
         self.moves.release(&store);
+        if store.state.lock().slots.iter().all(|slot| Arc::strong_count(&slot.pin) > 1) {
+            // Their objects stay.
+            return Ok(false);
+        }
         let mut emptying = Emptying { next, kept: 0 };
         for _ in 0..layout.segments {
             let (epoch, old, is_left) = {

@@ -4,14 +4,17 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
 use super::device::SimulatedDevice;
 use crate::blocks::Blocks;
 use crate::health::{Event, Operation, Reason};
+use crate::journal::Ban;
 use crate::layout::Layout;
 use crate::record::{Key, Meta, Parts};
+use crate::running::Running;
 use crate::state::{Content, Phase};
 use crate::store::{Options, Owner, Store};
 use crate::writer::{Step, Writer};
@@ -22,6 +25,9 @@ struct Ill {
     device: SimulatedDevice,
     /// The number of reads that fail next.
     failing: Arc<AtomicU32>,
+    /// The number of writes that fail next, and of those that wait.
+    failing_writes: Arc<AtomicU32>,
+    waiting: Arc<AtomicU32>,
     /// Whether reads wait, and writes.
     stall: Arc<(Mutex<bool>, Condvar)>,
     write_stall: Arc<(Mutex<bool>, Condvar)>,
@@ -33,7 +39,14 @@ impl Ill {
             Layout { id: 5, journal: 64 << 10, segment: 256 << 10, segments: 5, created: 1.0, version: 1 };
         let device = SimulatedDevice::new(layout.size(), 1);
         layout.create(&device).expect("the device works");
-        Self { device, failing: Arc::default(), stall: Arc::default(), write_stall: Arc::default() }
+        Self {
+            device,
+            failing: Arc::default(),
+            failing_writes: Arc::default(),
+            waiting: Arc::default(),
+            stall: Arc::default(),
+            write_stall: Arc::default(),
+        }
     }
 
     fn open(&self) -> Arc<Store> {
@@ -60,9 +73,11 @@ impl Ill {
 
     fn wait_to_write(&self) {
         let mut is_stalled = self.write_stall.0.lock();
+        self.waiting.fetch_add(1, Ordering::Relaxed);
         while *is_stalled {
             self.write_stall.1.wait(&mut is_stalled);
         }
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -76,14 +91,12 @@ impl Blocks for Ill {
         while *is_stalled {
             self.stall.1.wait(&mut is_stalled);
         }
-        let take = |left: u32| left.checked_sub(1);
-        if self.failing.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok() {
-            return Err(io::Error::from_raw_os_error(5));
-        }
+        fail_if_any(&self.failing)?;
         self.device.read(at, buffer)
     }
 
     fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        fail_if_any(&self.failing_writes)?;
         self.wait_to_write();
         self.device.write(at, bytes)
     }
@@ -92,6 +105,13 @@ impl Blocks for Ill {
         self.wait_to_write();
         self.device.sync()
     }
+}
+
+/// Fails, and counts down, if a number is not 0.
+fn fail_if_any(number: &AtomicU32) -> io::Result<()> {
+    let take = |left: u32| left.checked_sub(1);
+    let is_any = number.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok();
+    if is_any { Err(io::Error::from_raw_os_error(5)) } else { Ok(()) }
 }
 
 struct Page(u8);
@@ -335,7 +355,6 @@ fn a_device_that_never_writes_is_taken_out() {
     fill(&store, 1..5);
     while store.journal_step() {}
     ill.set_write_stalled(true);
-    let is_set = |flag: &Arc<AtomicBool>| flag.load(Ordering::Relaxed);
     let first = begin_purge(&store, 1);
     thread::scope(|scope| {
         let journal = scope.spawn(|| while store.journal_step() {});
@@ -357,6 +376,69 @@ fn a_device_that_never_writes_is_taken_out() {
     assert!(!is_read(&store, 4));
     assert_eq!((store.phase(), counts(&store)), (Phase::Failed, [0, 0, 0, 1]));
     assert_eq!(store.take_events().0.last(), Some(&Event::TakenOut(Reason::WriteStall)));
+}
+
+/// The device fails, and then the write that makes its contents invalid does not end.
+#[test]
+fn a_device_that_hangs_after_it_has_failed_is_given_up() {
+    for fails in [Fails::Reads, Fails::Journal, Fails::ReadsDuringMark] {
+        let ill = Ill::new();
+        let store = ill.start();
+        let reported = Arc::default();
+        store.set_owner(Box::new(Reports(Arc::clone(&reported))));
+        fill(&store, 1..40);
+        while store.journal_step() {}
+        ill.set_write_stalled(true);
+        thread::scope(|scope| {
+            let first = begin_purge(&store, 1);
+            match fails {
+                Fails::Journal => ill.failing_writes.store(1, Ordering::Relaxed),
+                Fails::Reads | Fails::ReadsDuringMark => ill.failing.store(u32::MAX, Ordering::Relaxed),
+            }
+            if fails == Fails::ReadsDuringMark {
+                // The blocks with the superblock are read first.
+                ill.failing.store(0, Ordering::Relaxed);
+                scope.spawn(|| store.mark_journal());
+                wait_until_reading(&store);
+                wait_for(|| ill.waiting.load(Ordering::Relaxed) == 1);
+                ill.failing.store(u32::MAX, Ordering::Relaxed);
+            }
+            let failing = scope.spawn(|| match fails {
+                Fails::Journal => store.journal_step(),
+                Fails::Reads | Fails::ReadsDuringMark => (2..39).any(|page| is_read(&store, page)),
+            });
+            wait_for(|| !store.works());
+            let second = begin_purge(&store, 35);
+            let seen = || (store.phase(), *reported.lock(), [&first, &second].map(is_set));
+            (0..19).for_each(|_| store.watch_step());
+            let before = seen();
+            store.watch_step();
+            let (after, has_ended) = (seen(), failing.is_finished());
+            ill.set_write_stalled(false);
+            failing.join().expect("it ends");
+            assert_eq!(before, (Phase::Failing, None, [false; 2]), "{fails:?}");
+            assert_eq!(after, (Phase::Failed, Some(false), [true; 2]), "{fails:?}");
+            assert!(!has_ended, "{fails:?}: the write has ended");
+        });
+        assert_eq!((store.phase(), *reported.lock()), (Phase::Failed, Some(false)), "{fails:?}, later");
+        let reason = if fails == Fails::Journal { Reason::Write } else { Reason::Reads };
+        let taken_out = |event: &&Event| matches!(event, Event::TakenOut(_));
+        let events = store.take_events().0;
+        assert_eq!(events.iter().filter(taken_out).collect::<Vec<_>>(), [&Event::TakenOut(reason)]);
+    }
+}
+
+/// The operations that fail before a write does not end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fails {
+    Reads,
+    Journal,
+    /// The superblocks are being written then.
+    ReadsDuringMark,
+}
+
+fn is_set(flag: &Arc<AtomicBool>) -> bool {
+    flag.load(Ordering::Relaxed)
 }
 
 /// A segment that could not be read at a start is not found by the next one: purges did not concern it.
@@ -443,4 +525,60 @@ fn a_segment_that_cannot_be_read_when_it_is_needed_is_lost_and_used_again() {
     let found = |store: &Arc<Store>| (1..8).filter(|&page| is_read(store, page)).collect::<Vec<u8>>();
     assert_eq!((found(&store), store.objects()), (vec![3, 4, 5, 6, 7], 5));
     assert_eq!(found(&ill.start()), [3, 4, 5, 6, 7]);
+}
+
+/// A write that hangs at the end of the threads is observed, and does not delay the end for ever.
+#[test]
+fn a_device_that_never_writes_at_the_end_is_taken_out() {
+    // With an object, the segment is not written. Without one, the mark of the journal is not.
+    for has_object in [true, false] {
+        let ill = Ill::new();
+        let store = ill.open();
+        let reported = Arc::default();
+        store.set_owner(Box::new(Reports(Arc::clone(&reported))));
+        let running = Running::start(Arc::clone(&store)).expect("threads can be started");
+        wait_for(|| store.phase() == Phase::Working && store.state.lock().pending.count == 0);
+        let answered = begin_ban(&store);
+        wait_for(|| answered.load(Ordering::Relaxed));
+        ill.set_write_stalled(true);
+        if has_object {
+            drop(store.commit(Box::new(Page(1))));
+        }
+        let (is_watched, has_ended) = thread::scope(|scope| {
+            let end = scope.spawn(|| running.retire());
+            wait_for(|| store.is_ending());
+            // The thread that observes the device may have been about to count once more.
+            let first = store.health.ticks();
+            let is_watched = may_wait_for(|| store.health.ticks() >= first + 3);
+            let has_ended = may_wait_for(|| {
+                store.watch_step();
+                end.is_finished()
+            });
+            ill.set_write_stalled(false);
+            (is_watched, has_ended)
+        });
+        assert!(is_watched && has_ended, "{has_object}: {is_watched}, {has_ended}");
+        assert_eq!((store.phase(), *reported.lock()), (Phase::Failed, Some(false)), "{has_object}");
+    }
+}
+
+/// Returns whether a condition becomes true within a long time.
+fn may_wait_for(condition: impl Fn() -> bool) -> bool {
+    let end = Instant::now() + Duration::from_secs(20);
+    while !condition() && Instant::now() < end {
+        thread::sleep(Duration::from_millis(1));
+    }
+    condition()
+}
+
+fn wait_for(condition: impl Fn() -> bool) {
+    assert!(may_wait_for(condition));
+}
+
+/// Records a ban. Returns the flag that is set when the answer goes out.
+fn begin_ban(store: &Store) -> Arc<AtomicBool> {
+    let answered = Arc::new(AtomicBool::new(false));
+    let words = ["obj.status", "==", "200"].map(Vec::from).to_vec();
+    store.ban(Ban { number: 2, time: 1.0, words }, Some(Box::new(Flag(Arc::clone(&answered)))));
+    answered
 }

@@ -224,6 +224,56 @@ fn segments_that_were_left_do_not_come_back_when_newer_ones_are_lost() {
     drop(held);
 }
 
+/// Stores pages, two in each segment, and holds all segments as responses do.
+fn hold_all(w: &mut World) -> Vec<Candidate> {
+    for number in 0..2 * SEGMENTS {
+        w.commit(number, 100_000);
+        w.write();
+    }
+    (0..2 * SEGMENTS).flat_map(|number| w.store.candidates(&key(number), 1000.0)).collect()
+}
+
+fn has(w: &World, number: u64) -> bool {
+    !w.store.candidates(&key(number), 1000.0).is_empty()
+}
+
+#[test]
+fn objects_stay_while_all_segments_are_being_sent() {
+    let mut w = World::new();
+    let held = hold_all(&mut w);
+    w.commit(100, 100_000);
+    (0..10).for_each(|_| w.write());
+    assert_eq!(w.store.queued_bytes() / 100_000, 1, "it waits");
+    assert_eq!((0..2 * SEGMENTS).filter(|&number| has(&w, number)).count() as u64, 2 * SEGMENTS);
+    drop(held);
+    w.write();
+    assert!(w.hit(100, 100_000));
+    assert_eq!((0..2 * SEGMENTS).filter(|&number| has(&w, number)).count() as u64, 2 * SEGMENTS - 2);
+}
+
+/// Responses hold all segments, so that an object waits, and one whose parts are written one by one.
+#[test]
+fn what_waits_at_a_clean_end_does_not_bring_back_what_it_has_replaced() {
+    for len in [100_000, 900_000] {
+        let mut w = World::new();
+        let held = hold_all(&mut w);
+        w.commit(0, len);
+        w.write();
+        assert!(!w.store.state.lock().queue.is_empty(), "it waits");
+        w.writer.close();
+        // Another page is replaced before the thread ends.
+        w.commit(2, 100_000);
+        let World { device, store, writer, .. } = w;
+        drop(writer);
+        while store.journal_step() {}
+        assert_eq!(store.phase(), Phase::Working);
+        let w = World::start(&device.restart());
+        let found: Vec<u64> = (0..4).filter(|&number| has(&w, number)).collect();
+        assert_eq!(found, [1, 3], "{len} bytes");
+        drop(held);
+    }
+}
+
 #[test]
 fn a_large_object_that_is_hit_stays() {
     let mut w = World::new();
