@@ -50,10 +50,8 @@ mod upgraded;
 mod upload;
 mod variables;
 
-use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 
 pub use connect::resolve;
 pub use connection::{OriginConnection, log_close};
@@ -141,15 +139,11 @@ pub async fn for_request(req: &mut Req, mode: Mode) -> Outcome {
 /// Waits for the end of the client's handshake, and reports it to the fetch, unless the fetch gives up the wait.
 async fn complete_handshake(req: &mut Req, driver: &mut FetchDriver) {
     let events = driver.events();
-    let is_complete = {
-        let mut handshake = pin!(req.awaits_handshake());
-        let given_up = |events: &FetchEvents| (events.handshake.get() != Handshake::Awaited).then_some(());
-        let mut given_up = pin!(driver.until(given_up));
-        poll_fn(|cx| match handshake.as_mut().poll(cx) {
-            Poll::Ready(is_complete) => Poll::Ready(Some(is_complete)),
-            Poll::Pending => given_up.as_mut().poll(cx).map(|_| None),
-        })
-        .await
+    let given_up = |events: &FetchEvents| (events.handshake.get() != Handshake::Awaited).then_some(());
+    let is_complete = tokio::select! {
+        biased;
+        is_complete = req.awaits_handshake() => Some(is_complete),
+        _ = driver.until(given_up) => None,
     };
     if let Some(is_complete) = is_complete {
         events.handshake.set(if is_complete { Handshake::Complete } else { Handshake::Failed });
