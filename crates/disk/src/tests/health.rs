@@ -325,13 +325,19 @@ impl Owner for Reports {
     }
 }
 
+/// Sets the owner of a store. Returns what it is told about the end of the device's use.
+fn reported_by(store: &Store) -> Arc<Mutex<Option<bool>>> {
+    let reported = Arc::default();
+    store.set_owner(Box::new(Reports(Arc::clone(&reported))));
+    reported
+}
+
 /// Nothing is written to it: that might not end either.
 #[test]
 fn a_device_that_never_responds_is_taken_out() {
     let ill = Ill::new();
     let store = ill.start();
-    let reported = Arc::default();
-    store.set_owner(Box::new(Reports(Arc::clone(&reported))));
+    let reported = reported_by(&store);
     fill(&store, 1..3);
     ill.set_stalled(true);
     thread::scope(|scope| {
@@ -350,8 +356,7 @@ fn a_device_that_never_responds_is_taken_out() {
 fn a_device_that_never_writes_is_taken_out() {
     let ill = Ill::new();
     let store = ill.start();
-    let reported = Arc::default();
-    store.set_owner(Box::new(Reports(Arc::clone(&reported))));
+    let reported = reported_by(&store);
     fill(&store, 1..5);
     while store.journal_step() {}
     ill.set_write_stalled(true);
@@ -384,8 +389,7 @@ fn a_device_that_hangs_after_it_has_failed_is_given_up() {
     for fails in [Fails::Reads, Fails::Journal, Fails::ReadsDuringMark] {
         let ill = Ill::new();
         let store = ill.start();
-        let reported = Arc::default();
-        store.set_owner(Box::new(Reports(Arc::clone(&reported))));
+        let reported = reported_by(&store);
         fill(&store, 1..40);
         while store.journal_step() {}
         ill.set_write_stalled(true);
@@ -534,8 +538,7 @@ fn a_device_that_never_writes_at_the_end_is_taken_out() {
     for has_object in [true, false] {
         let ill = Ill::new();
         let store = ill.open();
-        let reported = Arc::default();
-        store.set_owner(Box::new(Reports(Arc::clone(&reported))));
+        let reported = reported_by(&store);
         let running = Running::start(Arc::clone(&store)).expect("threads can be started");
         wait_for(|| store.phase() == Phase::Working && store.state.lock().pending.count == 0);
         let answered = begin_ban(&store);
