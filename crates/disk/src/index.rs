@@ -309,6 +309,15 @@ impl Index {
         }
     }
 
+    /// Records that the objects with a fingerprint were of use.
+    pub fn hit_all(&self, fingerprint: u64) {
+        let mut table = self.shard(fingerprint).lock();
+        let found: Vec<_> = table.find(fingerprint).collect();
+        for at in found {
+            table.entries[at].packed |= HIT;
+        }
+    }
+
     /// Removes the object at a place. Returns whether it was there.
     pub fn remove(&self, fingerprint: u64, place: u64) -> bool {
         self.remove_if(fingerprint, |entry| entry.place() == place) > 0

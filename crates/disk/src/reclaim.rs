@@ -22,6 +22,21 @@ pub(crate) struct Emptying {
     pub(crate) kept: u64,
 }
 
+/// Lets the owner drop the objects in memory whose bodies are in a segment and that no response uses. Those that were hit
+/// may be written again, as if they were still in memory.
+pub(crate) fn let_go(store: &Store, slot: u64, epoch: u64) {
+    let Some(owner) = store.owner() else { return };
+    let summary = segment::read_summary(&store.layout, &*store.blocks, slot, epoch, Extent::Whole);
+    // A fault is noted when the segment is emptied.
+    let Ok(Some(summary)) = summary else { return };
+    let keys: BTreeSet<_> = summary.records.iter().map(|record| record.key).collect();
+    for key in keys {
+        if owner.let_go(&key) {
+            store.index.hit_all(fingerprint(&key));
+        }
+    }
+}
+
 /// Removes the objects of a segment from the index. Those that are in use are queued to be written again, as far
 /// as they leave room in the new segment for the next object. Large ones are written again from here.
 pub(crate) fn empty(store: &Arc<Store>, moves: &mut Moves, slot: u64, epoch: u64, emptying: &mut Emptying) {

@@ -150,6 +150,13 @@ pub(crate) struct Slot {
     pub(crate) pin: Arc<()>,
 }
 
+impl Slot {
+    /// Returns whether the body of an object in the segment is in use, or belongs to an object in memory.
+    pub(crate) fn is_pinned(&self) -> bool {
+        Arc::strong_count(&self.pin) > 1
+    }
+}
+
 impl Default for Slot {
     fn default() -> Self {
         Self { epoch: 0, begun: 0.0, bans: (u32::MAX, 0), pin: Arc::new(()) }

@@ -36,6 +36,13 @@ pub trait Owner: Send + Sync {
     /// Drops the objects with this key whose bodies are on a device.
     fn forget(&self, key: &Key);
 
+    /// Drops those of these objects that no response uses: they only keep segments from being used again. Returns whether one
+    /// was hit.
+    fn let_go(&self, key: &Key) -> bool {
+        let _ = key;
+        false
+    }
+
     /// Learns that an object has left the store, because its segment is used again. Does the same as
     /// [`forget`](Self::forget).
     fn evicted(&self, key: &Key, variant: u32) {

@@ -11,7 +11,7 @@ use crate::append::{Appender, PartRecord, Room};
 use crate::health::Reason;
 use crate::large_write::LargeWrite;
 use crate::moves::Moves;
-use crate::reclaim::{Emptying, empty};
+use crate::reclaim::{Emptying, empty, let_go};
 use crate::record::{fingerprint, part_len, part_record_len};
 use crate::segment::{self, FIRST};
 use crate::state::{Phase, Queued, Slot, Source, State};
@@ -32,10 +32,14 @@ pub struct Writer {
     left: BTreeSet<u64>,
     /// The time since which no segment could be begun.
     blocked_since: Option<f64>,
+    /// The time at which all segments were last found to be in use.
+    all_used_at: Option<f64>,
 }
 
 /// The time in seconds after which large objects that wait are given up: they may occupy the segments that they need.
 const LONGEST_BLOCKED: f64 = 30.0;
+/// The time in seconds after which segments that were all in use are looked at again. That reads from each of them.
+const NEXT_LOOK: f64 = 1.0;
 
 /// The result of [`Writer::step`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,8 +55,16 @@ pub enum Step {
 impl Writer {
     pub fn new(store: Arc<Store>) -> Self {
         let log = Appender::new(Arc::clone(&store));
-        let (moves, left) = (Moves::default(), BTreeSet::new());
-        Self { store, log, large: None, is_raised: false, moves, left, blocked_since: None }
+        Self {
+            store,
+            log,
+            large: None,
+            is_raised: false,
+            moves: Moves::default(),
+            left: BTreeSet::new(),
+            blocked_since: None,
+            all_used_at: None,
+        }
     }
 
     /// Takes the next object to the buffer, or writes the buffer. Failures take the store out of use.
@@ -351,21 +363,20 @@ impl Writer {
         let store = Arc::clone(&self.store);
         let layout = &store.layout;
         self.moves.release(&store);
-        if store.state.lock().slots.iter().all(|slot| Arc::strong_count(&slot.pin) > 1) {
-            // Their objects stay.
+        if !self.has_free_segment() {
+            // The objects stay.
             return Ok(false);
         }
         let mut emptying = Emptying { next, kept: 0 };
         for _ in 0..layout.segments {
-            let (epoch, old, is_left) = {
+            let (epoch, slot, old) = {
                 let mut state = store.state.lock();
                 state.is_emptying = true;
                 let epoch = state.epoch + 1;
-                let found = &state.slots[layout.slot(epoch) as usize];
-                let is_left = self.leaves(found, epoch);
-                (epoch, found.epoch, is_left)
+                let slot = layout.slot(epoch);
+                (epoch, slot, state.slots[slot as usize].epoch)
             };
-            let slot = layout.slot(epoch);
+            let is_left = self.leaves(slot, old, epoch);
             self.left.remove(&old);
             if is_left {
                 self.left.insert(old);
@@ -391,7 +402,7 @@ impl Writer {
             }
             let found = &mut state.slots[slot as usize];
             found.epoch = 0;
-            if Arc::strong_count(&found.pin) > 1 {
+            if found.is_pinned() {
                 bump(&store.health.stats.pinned);
                 continue;
             }
@@ -401,12 +412,47 @@ impl Writer {
         Ok(false)
     }
 
+    /// Returns whether not all segments are in use by responses. If objects in memory keep all of them, those that no response
+    /// uses are dropped until a segment is free.
+    fn has_free_segment(&mut self) -> bool {
+        let (layout, now) = (&self.store.layout, self.store.now());
+        let last = {
+            let state = self.store.state.lock();
+            if !state.slots.iter().all(Slot::is_pinned) {
+                return true;
+            }
+            state.epoch
+        };
+        if self.all_used_at.is_some_and(|at| (now - at).abs() < NEXT_LOOK) {
+            return false;
+        }
+        let has_found = (last + 1..=last + layout.segments).any(|epoch| {
+            let slot = layout.slot(epoch);
+            let old = self.store.state.lock().slots[slot as usize].epoch;
+            !self.is_sent_from(slot, old)
+        });
+        self.all_used_at = (!has_found).then_some(now);
+        has_found
+    }
+
     /// Returns whether a segment is left as it is, because responses are being sent from it. It is found until it is needed
     /// the next time. The tail of the log stays before it meanwhile, so that purges of its objects are remembered. The next
     /// start does not use it: its epoch is too old.
-    fn leaves(&self, slot: &Slot, epoch: u64) -> bool {
-        let is_first_time = slot.epoch > 0 && slot.epoch + self.store.layout.segments == epoch;
-        is_first_time && Arc::strong_count(&slot.pin) > 1 && !self.moves.needs(slot.epoch)
+    fn leaves(&self, slot: u64, old: u64, epoch: u64) -> bool {
+        let is_first_time = old > 0 && old + self.store.layout.segments == epoch;
+        is_first_time && !self.moves.needs(old) && self.is_sent_from(slot, old)
+    }
+
+    /// Returns whether responses are being sent from a segment. Objects in memory that no response uses let it go.
+    fn is_sent_from(&self, slot: u64, epoch: u64) -> bool {
+        let is_pinned = || self.store.state.lock().slots[slot as usize].is_pinned();
+        if !is_pinned() {
+            return false;
+        }
+        if epoch > 0 {
+            let_go(&self.store, slot, epoch);
+        }
+        is_pinned()
     }
 
     /// Begins a segment that contains nothing. Returns false if the device has failed.

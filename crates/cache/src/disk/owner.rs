@@ -10,7 +10,7 @@ use crate::cache::Cache;
 use crate::disk::extent::store_of;
 use crate::disk::search::split_head;
 use crate::disk::variant;
-use crate::object::flag;
+use crate::object::{Object, flag};
 use crate::shard::DeferredWork;
 use crate::slab::{Key, NONE};
 
@@ -41,20 +41,20 @@ impl Owner for CacheOwner {
     }
 
     fn forget(&self, key: &Key) {
-        let Some(cache) = self.cache.upgrade() else { return };
-        let mut deferred = DeferredWork::default();
-        let mut shard = cache.shard(key).lock();
-        let mut next = shard.first(key);
-        while next != NONE {
-            let slot = next;
-            let entry = shard.slab.get(slot);
-            next = entry.next;
-            if entry.object.as_ref().is_some_and(|object| object.stored().is_on_device()) {
-                cache.remove(&mut shard, slot, &mut deferred);
-            }
+        if let Some(cache) = self.cache.upgrade() {
+            cache.drop_bodies_at(key, |_| true);
         }
-        drop(shard);
-        deferred.run();
+    }
+
+    fn let_go(&self, key: &Key) -> bool {
+        let Some(cache) = self.cache.upgrade() else { return false };
+        let mut was_hit = false;
+        cache.drop_bodies_at(key, |object| {
+            let is_idle = Arc::strong_count(object) == 1;
+            was_hit |= is_idle && object.hits() > 0;
+            is_idle
+        });
+        was_hit
     }
 
     /// An object in memory that was not hit yet was written, and is on no disk now. It is written again at its first hit.
@@ -87,6 +87,24 @@ impl Owner for CacheOwner {
 }
 
 impl Cache {
+    /// Removes those objects with a key whose bodies are on a device.
+    fn drop_bodies_at(&self, key: &Key, mut is_meant: impl FnMut(&Arc<Object>) -> bool) {
+        let mut deferred = DeferredWork::default();
+        let mut shard = self.shard(key).lock();
+        let mut next = shard.first(key);
+        while next != NONE {
+            let slot = next;
+            let entry = shard.slab.get(slot);
+            next = entry.next;
+            let on_device = entry.object.as_ref().filter(|object| object.stored().is_on_device());
+            if on_device.is_some_and(&mut is_meant) {
+                self.remove(&mut shard, slot, &mut deferred);
+            }
+        }
+        drop(shard);
+        deferred.run();
+    }
+
     /// Removes the objects whose bodies are in a store that has failed.
     fn drop_bodies_of(&self, running: &Arc<Running>) {
         for shard in &self.shards {

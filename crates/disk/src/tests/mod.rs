@@ -6,6 +6,7 @@ mod failure;
 mod fetch;
 mod format;
 mod health;
+mod in_memory;
 mod index;
 mod journal;
 mod large;
