@@ -1,15 +1,17 @@
 //! A new connection wakes only the reactor that serves it.
 
 use std::fs;
-use std::time::Duration;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use lacquer_testing::client::get;
 use lacquer_testing::daemon::{Daemon, vcl};
 use lacquer_testing::origin::{Origin, sized};
+use lacquer_testing::until;
 
 const REACTORS: usize = 8;
 const CONNECTIONS: usize = 200;
-/// The time after which all effects of a connection are over.
+/// The time from the first effect of a connection to the end of the last one.
 const SETTLED: Duration = Duration::from_millis(5);
 
 /// Returns the number of waits of each of the worker's reactors.
@@ -25,18 +27,9 @@ fn waits(worker: u32) -> Vec<u64> {
     waits.collect()
 }
 
-/// Returns the number of reactors that were woken in each round, summed over all rounds.
-fn woken(worker: u32, round: impl Fn()) -> usize {
-    let mut before = waits(worker);
-    let rounds = (0..CONNECTIONS).map(|_| {
-        round();
-        std::thread::sleep(SETTLED);
-        let now = waits(worker);
-        let changed = before.iter().zip(&now).filter(|(before, now)| before != now).count();
-        before = now;
-        changed
-    });
-    rounds.sum()
+/// Returns the number of reactors that were woken between two calls of `waits`.
+fn woken(before: &[u64], after: &[u64]) -> usize {
+    before.iter().zip(after).filter(|(before, after)| before != after).count()
 }
 
 #[test]
@@ -46,10 +39,18 @@ fn a_connection_wakes_one_reactor_of_eight() {
     get(daemon.address, "/100").expect("the daemon responds");
     let worker = daemon.worker();
     assert_eq!(waits(worker).len(), REACTORS);
-    let by_clock = woken(worker, || ());
-    let all = woken(worker, || {
+    let (mut all, mut by_clock) = (0, 0);
+    // A pause that takes as long as each connection has the same number of wake-ups by the clock.
+    for _ in 0..CONNECTIONS {
+        let (begun, before) = (Instant::now(), waits(worker));
         get(daemon.address, "/100").expect("it answers");
-    });
+        assert!(until(|| woken(&before, &waits(worker)) > 0), "a connection wakes a reactor");
+        sleep(SETTLED);
+        let after = waits(worker);
+        sleep(begun.elapsed());
+        all += woken(&before, &after);
+        by_clock += woken(&after, &waits(worker));
+    }
     assert!(all >= CONNECTIONS, "{all} wake-ups seen for {CONNECTIONS} connections");
     let by_connections = all.saturating_sub(by_clock);
     assert!(
