@@ -152,7 +152,7 @@ impl App {
             let path = request.split(' ').nth(1).unwrap_or_default();
             let (status, body) = match path {
                 _ if broken.load(Ordering::SeqCst) => ("500 Broken", "broken".to_owned()),
-                "/none" => ("404 Not Found", format!("none {number}")),
+                _ if path.starts_with("/none") => ("404 Not Found", format!("none {number}")),
                 "/long" => ("200 OK", "long ".repeat(2000)),
                 _ => ("200 OK", format!("page {number}")),
             };
