@@ -52,14 +52,15 @@ fn health_follows_the_worker() {
 
 #[test]
 fn not_ready_while_the_worker_drains() {
-    let (site, port) = start(&["-p", "drain_timeout=20"]);
-    // A request in progress, whose page takes three seconds.
+    let (site, port) = start(&["-p", "drain_timeout=120"]);
+    // A request in progress, whose page the origin holds back.
     let mut stream = TcpStream::connect(site.daemon.address).expect("it listens");
     stream.write_all(b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n").expect("it reads");
-    std::thread::sleep(Duration::from_millis(300));
+    assert!(until(|| site.origin.requests() == 1));
     signal(site.daemon.manager(), "-TERM");
     let ready = || port.ask_openly("/readyz").map(|response| (response.status, text(&response)));
     assert!(until(|| ready().is_ok_and(|(status, why)| status == 503 && why.contains("draining"))));
+    site.gate.open();
     let mut rest = String::new();
     let _ = stream.read_to_string(&mut rest);
     assert!(rest.starts_with("HTTP/1.1 200"), "{rest}");

@@ -13,8 +13,10 @@ use std::io::{self, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use lacquer_testing::Ran;
 use lacquer_testing::daemon::{Daemon, vcl};
@@ -43,14 +45,34 @@ fn on(directory: &Path, words: &[&str]) -> Ran {
 struct Site {
     daemon: Daemon,
     origin: Origin,
+    gate: Gate,
+}
+
+/// Holds back the pages below `/slow`, and the second halves of those below `/drip`.
+#[derive(Clone, Default)]
+struct Gate(Arc<AtomicBool>);
+
+impl Gate {
+    fn open(&self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+
+    fn wait(&self) {
+        let begun = Instant::now();
+        while !self.0.load(Ordering::SeqCst) && begun.elapsed() < Duration::from_mins(2) {
+            sleep(Duration::from_millis(5));
+        }
+    }
 }
 
 impl Site {
     fn start(subs: &str, options: &[&str]) -> Site {
-        let origin = Origin::start(page);
+        let gate = Gate::default();
+        let held = gate.clone();
+        let origin = Origin::start(move |path, stream| page(path, stream, &held));
         let options = [&["-p", "why_header=127.0.0.0/8"], options].concat();
         let daemon = Daemon::start(&vcl(origin.address, subs), &options);
-        Site { daemon, origin }
+        Site { daemon, origin, gate }
     }
 
     fn run(&self, words: &[&str]) -> Ran {
@@ -85,7 +107,7 @@ fn is_in_header(outcome: &str, found: &serde_json::Value) {
 }
 
 /// Writes a page: `/vary/..` has the header Vary, and so on.
-fn page(path: &str, stream: &mut TcpStream) -> bool {
+fn page(path: &str, stream: &mut TcpStream, gate: &Gate) -> bool {
     /// The number of requests for pages below `/tag`; all but the first one are confirmed.
     static CONFIRMED: AtomicUsize = AtomicUsize::new(0);
     if path.starts_with("/tag/") && CONFIRMED.fetch_add(1, Ordering::SeqCst) > 0 {
@@ -96,7 +118,7 @@ fn page(path: &str, stream: &mut TcpStream) -> bool {
         .is_ok();
     }
     if path.starts_with("/drip/") {
-        return drip(stream).is_ok();
+        return drip(stream, gate).is_ok();
     }
     let header = match path.split('/').nth(1).unwrap_or_default() {
         "cookie" => "Set-Cookie: a=b\r\n",
@@ -108,7 +130,7 @@ fn page(path: &str, stream: &mut TcpStream) -> bool {
         "all" => "Vary: *\r\n",
         "tag" => "ETag: \"1\"\r\nCache-Control: max-age=1\r\n",
         "slow" => {
-            std::thread::sleep(Duration::from_secs(3));
+            gate.wait();
             ""
         }
         "broken" => return false,
@@ -125,9 +147,9 @@ fn page(path: &str, stream: &mut TcpStream) -> bool {
     write!(stream, "HTTP/1.1 {status}\r\nContent-Length: {length}\r\n{header}\r\n{body}").is_ok()
 }
 
-/// Writes a page whose second half is late.
-fn drip(stream: &mut TcpStream) -> io::Result<()> {
+/// Writes a page whose second half waits for the gate.
+fn drip(stream: &mut TcpStream, gate: &Gate) -> io::Result<()> {
     write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello")?;
-    std::thread::sleep(Duration::from_secs(3));
+    gate.wait();
     write!(stream, "hello")
 }

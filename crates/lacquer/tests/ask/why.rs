@@ -1,9 +1,12 @@
 //! `lacquer why`: each outcome, with a real daemon.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::thread;
 use std::time::Duration;
 
 use lacquer_testing::client::get;
+use lacquer_testing::until;
 
 use crate::{Site, lacquer, on};
 
@@ -141,25 +144,41 @@ fn the_log_is_set_back() {
     assert_eq!((site.daemon.ok("param.show vsl_mask"), site.daemon.ok("param.show feature")), before);
 }
 
+/// Sends a request for a page that the origin holds back, and, once it has arrived there, one by `lacquer why`. The page
+/// is released when this counter has become 1.
+fn expect_while_held(path: &str, counter: &str, outcome: &str, words: &str) {
+    let site = Site::start(SUBS, &[]);
+    let mut first = TcpStream::connect(site.daemon.address).expect("the daemon listens");
+    write!(first, "GET {path} HTTP/1.1\r\nHost: robust\r\nConnection: close\r\n\r\n").expect("it reads");
+    assert!(until(|| site.origin.requests() == 1));
+    let mut response = Vec::new();
+    // The first half of a page arrives after its object has been inserted.
+    while path.starts_with("/drip") && !response.ends_with(b"hello") {
+        let mut byte = [0];
+        first.read_exact(&mut byte).expect("the first half");
+        response.extend(byte);
+    }
+    let counted = || site.run(&["stat", counter, "--json"]).json()[format!("MAIN.{counter}")]["value"] == 1;
+    let is_counted = thread::scope(|scope| {
+        scope.spawn(|| site.expect(&format!("http://robust{path}"), &[], outcome, words));
+        let is_counted = until(counted);
+        site.gate.open();
+        is_counted
+    });
+    assert!(is_counted, "{counter} is not 1");
+    first.read_to_end(&mut response).expect("the rest");
+    assert!(response.starts_with(b"HTTP/1.1 200") && response.ends_with(b"hello"));
+    assert_eq!(site.origin.requests(), 1);
+}
+
 #[test]
 fn a_page_that_still_arrives_is_a_hit() {
-    let site = Site::start(SUBS, &[]);
-    let address = site.daemon.address;
-    let first = thread::spawn(move || get(address, "/drip/a"));
-    thread::sleep(Duration::from_millis(500));
-    site.expect("http://robust/drip/a", &[], "hit-in-progress", "still being fetched");
-    assert!(first.join().expect("it ends").is_ok());
+    expect_while_held("/drip/a", "cache_hit", "hit-in-progress", "still being fetched");
 }
 
 #[test]
 fn a_request_that_waits_is_coalesced() {
-    let site = Site::start(SUBS, &[]);
-    let address = site.daemon.address;
-    let first = thread::spawn(move || get(address, "/slow/a"));
-    thread::sleep(Duration::from_millis(300));
-    site.expect("http://robust/slow/a", &[], "coalesced-hit", "waited");
-    assert!(first.join().expect("it ends").is_ok());
-    assert_eq!(site.origin.requests(), 1);
+    expect_while_held("/slow/a", "busy_sleep", "coalesced-hit", "waited");
 }
 
 #[test]
