@@ -57,6 +57,26 @@ impl Drop for ExclusiveSlot {
     }
 }
 
+/// The slot of a test that runs alone from beginning to end. It belongs to one thread, whose daemons need no slot of their
+/// own, so that none of them waits for other tests while its time is measured.
+pub struct WholeSlot {
+    _alone: ExclusiveSlot,
+    _not_send: PhantomData<*const ()>,
+}
+
+/// Waits until no other test holds a slot.
+pub fn whole_slot() -> WholeSlot {
+    let alone = exclusive_slot().expect("a test holds one slot at most");
+    HAS_SLOT.set(true);
+    WholeSlot { _alone: alone, _not_send: PhantomData }
+}
+
+impl Drop for WholeSlot {
+    fn drop(&mut self) {
+        HAS_SLOT.set(false);
+    }
+}
+
 /// The slot of a test that runs beside others. It belongs to one thread.
 pub struct SharedSlot {
     alone: Option<ExclusiveSlot>,
