@@ -33,6 +33,20 @@ fn known_whole(names: &Names, host: &str) -> Arc<Name> {
     name
 }
 
+/// Calls a function, with its number, until it takes less than this time. A busy machine may need several attempts, but
+/// what waits for a silent server takes too long each time. Returns the result of the last attempt.
+fn within<T>(limit: Duration, attempt: impl Fn(usize) -> (Duration, T)) -> T {
+    let mut times = Vec::new();
+    for number in 0..10 {
+        let (took, result) = attempt(number);
+        if took < limit {
+            return result;
+        }
+        times.push(took);
+    }
+    panic!("none of {times:?} is less than {limit:?}");
+}
+
 fn parsed(addresses: &[&str]) -> Vec<IpAddr> {
     addresses.iter().map(|address| address.parse().unwrap()).collect()
 }
@@ -40,18 +54,21 @@ fn parsed(addresses: &[&str]) -> Vec<IpAddr> {
 #[test]
 fn a_changed_address_is_used_within_a_second_of_the_end_of_its_ttl() {
     let server = NameServer::start();
-    server.addresses("moving.example", 1, &["10.0.0.1"]);
     let names = names(&server);
-    let name = known(&names, "moving.example");
-    assert_eq!(name.answer().addresses, parsed(&["10.0.0.1"]));
-    server.addresses("moving.example", 1, &["10.0.0.2", "fd00::1", "10.0.0.3"]);
-    let start = Instant::now();
-    assert!(
-        until(|| name.answer().addresses == parsed(&["10.0.0.2", "10.0.0.3", "fd00::1"])),
-        "the change is seen"
-    );
-    assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
-    server.set("moving.example", Reply::Alias(60, "target.example".into(), parsed(&["10.0.0.9"])));
+    let (host, name) = within(Duration::from_secs(3), |number| {
+        let host = format!("moving{number}.example");
+        server.addresses(&host, 1, &["10.0.0.1"]);
+        let name = known(&names, &host);
+        assert_eq!(name.answer().addresses, parsed(&["10.0.0.1"]));
+        server.addresses(&host, 1, &["10.0.0.2", "fd00::1", "10.0.0.3"]);
+        let start = Instant::now();
+        assert!(
+            until(|| name.answer().addresses == parsed(&["10.0.0.2", "10.0.0.3", "fd00::1"])),
+            "the change is seen"
+        );
+        (start.elapsed(), (host, name))
+    });
+    server.set(&host, Reply::Alias(60, "target.example".into(), parsed(&["10.0.0.9"])));
     assert!(until(|| name.answer().addresses == parsed(&["10.0.0.9"])), "an alias is followed");
 }
 
@@ -92,36 +109,42 @@ fn an_absent_family_is_not_asked_for_until_its_negative_answer_expires() {
 #[test]
 fn a_new_family_is_found_when_its_negative_answer_expires() {
     let server = NameServer::start();
-    server.set("gains.example", Reply::WithNegative(1, parsed(&["fd00::1"]), 3));
     let names = names(&server);
-    let start = Instant::now();
-    let gains = known(&names, "gains.example");
-    server.set("gains.example", Reply::WithNegative(1, parsed(&["10.0.0.2", "fd00::1"]), 3));
-    let both = parsed(&["10.0.0.2", "fd00::1"]);
-    assert!(until(|| gains.answer().addresses == both), "the new family is found");
-    let took = start.elapsed();
-    assert!(took >= Duration::from_secs(3), "it is asked for too early: {took:?}");
-    assert!(took < Duration::from_secs(7), "{took:?}");
+    within(Duration::from_secs(7), |number| {
+        let host = format!("gains{number}.example");
+        server.set(&host, Reply::WithNegative(1, parsed(&["fd00::1"]), 3));
+        let start = Instant::now();
+        let gains = known(&names, &host);
+        server.set(&host, Reply::WithNegative(1, parsed(&["10.0.0.2", "fd00::1"]), 3));
+        let both = parsed(&["10.0.0.2", "fd00::1"]);
+        assert!(until(|| gains.answer().addresses == both), "the new family is found");
+        let took = start.elapsed();
+        assert!(took >= Duration::from_secs(3), "it is asked for too early: {took:?}");
+        (took, ())
+    });
 }
 
 #[test]
 fn a_name_that_changes_its_family_is_found_at_once() {
     let server = NameServer::start();
-    server.set("turns.example", Reply::WithNegative(1, parsed(&["10.0.0.1"]), 3600));
     let names = names(&server);
-    let name = known(&names, "turns.example");
-    assert!(until(|| server.queries_by_family("turns.example").0 > 1));
-    server.set("turns.example", Reply::WithNegative(1, parsed(&["fd00::1"]), 3600));
-    let start = Instant::now();
-    assert!(until(|| name.answer().addresses == parsed(&["fd00::1"])));
-    assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
-    let before = server.queries_by_family("turns.example");
-    assert!(until(|| server.queries_by_family("turns.example").1 > before.1 + 2));
-    assert_eq!(server.queries_by_family("turns.example").0, before.0, "now the other family is absent");
-    server.set("turns.example", Reply::Code(3));
+    let (host, name) = within(Duration::from_secs(3), |number| {
+        let host = format!("turns{number}.example");
+        server.set(&host, Reply::WithNegative(1, parsed(&["10.0.0.1"]), 3600));
+        let name = known(&names, &host);
+        assert!(until(|| server.queries_by_family(&host).0 > 1));
+        server.set(&host, Reply::WithNegative(1, parsed(&["fd00::1"]), 3600));
+        let start = Instant::now();
+        assert!(until(|| name.answer().addresses == parsed(&["fd00::1"])));
+        (start.elapsed(), (host, name))
+    });
+    let before = server.queries_by_family(&host);
+    assert!(until(|| server.queries_by_family(&host).1 > before.1 + 2));
+    assert_eq!(server.queries_by_family(&host).0, before.0, "now the other family is absent");
+    server.set(&host, Reply::Code(3));
     assert!(until(|| name.answer().failure.is_some()));
     assert_eq!(name.answer().addresses, parsed(&["fd00::1"]));
-    server.set("turns.example", Reply::WithNegative(1, parsed(&["10.0.0.3"]), 3600));
+    server.set(&host, Reply::WithNegative(1, parsed(&["10.0.0.3"]), 3600));
     assert!(until(|| name.answer().addresses == parsed(&["10.0.0.3"])), "all is asked for after a failure");
 }
 
@@ -152,70 +175,84 @@ fn absences_are_limited_and_failures_of_one_family_lose_nothing() {
 #[test]
 fn a_server_that_answers_for_one_family_delays_no_first_lookup() {
     let server = NameServer::start();
-    server.set("only4.example", Reply::OrSilence(1, parsed(&["10.0.0.1"])));
-    server.set("only6.example", Reply::OrSilence(1, parsed(&["fd00::1"])));
     let names = names(&server);
-    let start = Instant::now();
-    for (host, address) in [("only4.example", "10.0.0.1"), ("only6.example", "fd00::1")] {
-        assert_eq!(known(&names, host).answer().addresses, parsed(&[address]));
-    }
-    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
-    assert_eq!(server.queries_by_family("only4.example").0, 1);
+    let host = within(Duration::from_secs(2), |number| {
+        let hosts =
+            [(format!("four{number}.example"), "10.0.0.1"), (format!("six{number}.example"), "fd00::1")];
+        for (host, address) in &hosts {
+            server.set(host, Reply::OrSilence(3600, parsed(&[address])));
+        }
+        let start = Instant::now();
+        for (host, address) in &hosts {
+            assert_eq!(known(&names, host).answer().addresses, parsed(&[address]));
+        }
+        let [(host, _), _] = hosts;
+        (start.elapsed(), host)
+    });
+    assert_eq!(server.queries_by_family(&host).0, 1);
 }
 
 /// A family that servers do not answer for is asked for once, not at each refresh, and its addresses are kept.
 #[test]
 fn a_silent_family_is_asked_for_rarely() {
     let server = NameServer::start();
-    server.set("only4.example", Reply::OrSilence(1, parsed(&["10.0.0.1"])));
-    server.addresses("both.example", 1, &["10.0.0.1", "fd00::1"]);
     let names = names(&server);
-    let (only, both) = (known(&names, "only4.example"), known_whole(&names, "both.example"));
-    server.set("both.example", Reply::OrSilence(1, parsed(&["10.0.0.2"])));
-    assert!(until(|| both.answer().addresses == parsed(&["10.0.0.2", "fd00::1"])), "{:?}", both.answer());
-    std::thread::sleep(Duration::from_secs(4));
-    let (seen_only, seen_both) =
-        (server.queries_by_family("only4.example"), server.queries_by_family("both.example"));
-    server.set("only4.example", Reply::OrSilence(1, parsed(&["10.0.0.3"])));
-    let start = Instant::now();
-    assert!(until(|| only.answer().addresses == parsed(&["10.0.0.3"])), "{:?}", only.answer());
-    assert!(start.elapsed() < Duration::from_secs(3), "the refresh waited for {:?}", start.elapsed());
-    std::thread::sleep(Duration::from_secs(4));
-    for (host, before) in [("only4.example", seen_only), ("both.example", seen_both)] {
-        let after = server.queries_by_family(host);
-        assert!(after.0 > before.0 + 2, "{host} is looked up");
-        assert_eq!(after.1, before.1, "{host}: the family is left alone for a while");
-        assert!(after.1 < 6, "{after:?}");
-    }
-    assert_eq!((only.answer().failure, both.answer().failure), (None, None));
+    within(Duration::from_secs(3), |number| {
+        let hosts = ["only", "both"].map(|kind| format!("{kind}{number}.example"));
+        server.set(&hosts[0], Reply::OrSilence(1, parsed(&["10.0.0.1"])));
+        server.addresses(&hosts[1], 1, &["10.0.0.1", "fd00::1"]);
+        let (only, both) = (known(&names, &hosts[0]), known_whole(&names, &hosts[1]));
+        server.set(&hosts[1], Reply::OrSilence(1, parsed(&["10.0.0.2"])));
+        let answer = || both.answer();
+        assert!(until(|| answer().addresses == parsed(&["10.0.0.2", "fd00::1"])), "{:?}", answer());
+        std::thread::sleep(Duration::from_secs(4));
+        let seen = hosts.each_ref().map(|host| server.queries_by_family(host));
+        server.set(&hosts[0], Reply::OrSilence(1, parsed(&["10.0.0.3"])));
+        let start = Instant::now();
+        assert!(until(|| only.answer().addresses == parsed(&["10.0.0.3"])), "{:?}", only.answer());
+        let took = start.elapsed();
+        std::thread::sleep(Duration::from_secs(4));
+        for (host, before) in hosts.iter().zip(seen) {
+            let after = server.queries_by_family(host);
+            assert!(after.0 > before.0 + 2, "{host} is looked up");
+            assert_eq!(after.1, before.1, "{host}: the family is left alone for a while");
+            assert!(after.1 < 6, "{after:?}");
+        }
+        assert_eq!((only.answer().failure, both.answer().failure), (None, None));
+        (took, ())
+    });
 }
 
 /// Hundreds of names with a silent family neither delay a changed address nor the first lookups of others.
 #[test]
 fn silent_families_delay_no_other_name() {
     let server = NameServer::start();
-    let hosts: Vec<String> = (0..300).map(|n| format!("n{n}.example")).collect();
-    for host in &hosts {
-        server.set(host, Reply::OrSilence(1, parsed(&["10.0.0.1"])));
-    }
     let names = names(&server);
-    let all: Vec<_> =
-        hosts.iter().map(|host| names.watch(host, Refresh::default()).expect("a thread")).collect();
-    let start = Instant::now();
-    for name in &all {
-        assert!(name.wait_until(Instant::now() + PATIENCE));
-    }
-    assert!(start.elapsed() < Duration::from_secs(4), "first lookups took {:?}", start.elapsed());
-    for _ in 0..3 {
-        std::thread::sleep(Duration::from_millis(1500));
-        let address = format!("10.0.1.{}", start.elapsed().as_secs());
-        for host in &hosts {
-            server.set(host, Reply::OrSilence(1, parsed(&[&address])));
+    within(Duration::from_secs(4), |number| {
+        let hosts: Vec<String> = (0..300).map(|n| format!("n{n}x{number}.example")).collect();
+        let set = |address: &str| {
+            for host in &hosts {
+                server.set(host, Reply::OrSilence(1, parsed(&[address])));
+            }
+        };
+        set("10.0.0.1");
+        let watch = |host: &String| names.watch(host, Refresh::default()).expect("a thread");
+        let all: Vec<_> = hosts.iter().map(watch).collect();
+        let start = Instant::now();
+        for name in &all {
+            assert!(name.wait_until(Instant::now() + PATIENCE));
         }
-        let changed = Instant::now();
-        assert!(until(|| all.iter().all(|name| name.answer().addresses == parsed(&[&address]))));
-        assert!(changed.elapsed() < Duration::from_secs(4), "{:?}", changed.elapsed());
-    }
+        let mut slowest = start.elapsed();
+        for round in 0..3 {
+            std::thread::sleep(Duration::from_millis(1500));
+            let address = format!("10.0.1.{round}");
+            set(&address);
+            let changed = Instant::now();
+            assert!(until(|| all.iter().all(|name| name.answer().addresses == parsed(&[&address]))));
+            slowest = slowest.max(changed.elapsed());
+        }
+        (slowest, ())
+    });
 }
 
 /// The preferred family comes first, and a name that does not exist is asked for once.
@@ -303,10 +340,12 @@ fn lies_and_junk_are_not_believed() {
 
 #[test]
 fn static_names_need_no_server() {
-    let names = Names::new(|| Settings { servers: "127.0.0.1:1".to_owned(), ..Settings::default() });
-    let start = Instant::now();
-    assert!(known(&names, "LOCALHOST").answer().addresses.contains(&IpAddr::from([127, 0, 0, 1])));
-    assert!(start.elapsed() < Duration::from_secs(1));
+    within(Duration::from_secs(1), |_| {
+        let names = Names::new(|| Settings { servers: "127.0.0.1:1".to_owned(), ..Settings::default() });
+        let start = Instant::now();
+        assert!(known(&names, "LOCALHOST").answer().addresses.contains(&IpAddr::from([127, 0, 0, 1])));
+        (start.elapsed(), ())
+    });
 }
 
 /// Records each change.
@@ -335,8 +374,16 @@ fn listeners_hear_of_changes_only_and_unused_names_are_left_alone() {
         "one name for all users"
     );
     drop(name);
-    std::thread::sleep(Duration::from_millis(1500));
-    let after = server.queries("steady.example");
+    // A query that was on its way may come late.
+    let (deadline, mut after, mut since) = (Instant::now() + PATIENCE, before, Instant::now());
+    while since.elapsed() < Duration::from_millis(1500) {
+        let now = server.queries("steady.example");
+        if now != after {
+            (after, since) = (now, Instant::now());
+        }
+        assert!(Instant::now() < deadline, "a name without users is looked up");
+        std::thread::sleep(Duration::from_millis(10));
+    }
     std::thread::sleep(Duration::from_millis(2500));
     assert_eq!(server.queries("steady.example"), after);
 }
