@@ -128,14 +128,14 @@ fn the_front_table_agrees_with_the_index() {
 #[test]
 fn purges_of_other_threads_take_effect_at_once() {
     use std::sync::atomic::AtomicU64;
+    use std::time::{Duration, Instant};
     let w = World::new(None);
     let cache = Arc::clone(&w.cache);
-    let purged_to = AtomicU64::new(0);
+    let (purged_to, hits) = (AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {
-        let (cache, purged_to) = (&cache, &purged_to);
-        let asker = scope.spawn(move || {
+        let (cache, purged_to, hits) = (&cache, &purged_to, &hits);
+        scope.spawn(move || {
             let mut front = FrontTable::new(16);
-            let mut hits = 0u64;
             while purged_to.load(Ordering::Acquire) < u64::MAX {
                 let least = purged_to.load(Ordering::Acquire);
                 let found = with_args(
@@ -146,19 +146,28 @@ fn purges_of_other_threads_take_effect_at_once() {
                 );
                 if let Lookup::Hit(object) = found {
                     assert!(object.vxid() > least || least == u64::MAX, "{} after {least}", object.vxid());
-                    hits += 1;
+                    hits.fetch_add(1, Ordering::Relaxed);
                 }
             }
-            hits
         });
-        for _ in 0..rounds(300) {
+        let deadline = Instant::now() + Duration::from_mins(1);
+        let counted = || hits.load(Ordering::Relaxed);
+        w.fill(1, 100.0, |_| {});
+        // The other thread may begin late.
+        while counted() == 0 && Instant::now() < deadline {
+            std::thread::yield_now();
+        }
+        let (before, mut round) = (counted(), 0);
+        while round < rounds(300) || counted() == before && Instant::now() < deadline {
             w.fill(1, 100.0, |_| {});
-            std::thread::sleep(std::time::Duration::from_micros(100));
+            std::thread::sleep(Duration::from_micros(100));
             let last = w.vxid.get();
             cache.purge(1, Purge::Hard, T0);
             purged_to.store(last, Ordering::Release);
+            round += 1;
         }
+        let after = counted();
         purged_to.store(u64::MAX, Ordering::Release);
-        assert!(asker.join().expect("asker") > 0);
+        assert!(before > 0 && after > before, "{before} hits, and {after} after the purges");
     });
 }
