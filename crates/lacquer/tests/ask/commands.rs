@@ -6,7 +6,8 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use lacquer_testing::client::get;
 use lacquer_testing::daemon::{is_root, program, signal};
@@ -134,10 +135,13 @@ fn counters_and_requests_are_listed() {
     for path in ["/minute/a", "/minute/a", "/error", "/minute/%1b"] {
         assert!(get(site.daemon.address, path).is_ok());
     }
-    assert!(lacquer_testing::until(|| site.run(&["stat", "cache_hit"]).out.contains(" 1  ")));
-    assert_eq!(site.run(&["stat", "cache_miss", "--json"]).json()["MAIN.cache_miss"]["value"], 3);
+    // The counters and the lines of a request may follow its response.
+    assert!(until(|| site.run(&["stat", "cache_hit"]).out.contains(" 1  ")));
+    assert!(until(|| {
+        site.run(&["stat", "cache_miss", "--json"]).json()["MAIN.cache_miss"]["value"] == 3
+    }));
     let lines = |words: &[&str]| site.run(&[&["log"], words].concat()).out;
-    assert_eq!(lines(&[]).lines().count(), 4, "{}", lines(&[]));
+    assert!(until(|| lines(&[]).lines().count() == 4), "{}", lines(&[]));
     assert!(lines(&["--lines", "1"]).contains("/minute/%1b"));
     assert_eq!(lines(&["--misses"]).lines().count(), 3);
     assert!(lines(&["--status", "5xx"]).contains("/error"));
@@ -164,22 +168,30 @@ fn new_requests_are_followed_until_the_pipe_closes() {
         .expect("it starts");
     let mut out = BufReader::new(follower.stdout.take().expect("it is a pipe"));
     let mut line = String::new();
-    // The follower may begin after the first request.
-    let address = site.daemon.address;
-    let requester = std::thread::spawn(move || {
-        for number in 0..100 {
-            std::thread::sleep(Duration::from_millis(50));
-            if get(address, &format!("/minute/{number}")).is_err() {
-                return;
+    // The follower may begin after many requests. Its last line fails, and ends it.
+    let (address, pid, has_ended) = (site.daemon.address, follower.id(), AtomicBool::new(false));
+    let ended = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let deadline = Instant::now() + Duration::from_mins(2);
+            for number in 0.. {
+                std::thread::sleep(Duration::from_millis(50));
+                if has_ended.load(Ordering::Relaxed) {
+                    return;
+                }
+                let _ = get(address, &format!("/minute/{number}"));
+                if Instant::now() > deadline {
+                    return signal(pid, "-KILL");
+                }
             }
-        }
+        });
+        out.read_line(&mut line).expect("it writes");
+        drop(out);
+        let ended = follower.wait().expect("it ends");
+        has_ended.store(true, Ordering::Relaxed);
+        ended
     });
-    out.read_line(&mut line).expect("it writes");
+    assert!(ended.success(), "{ended}");
     assert!(line.contains("/minute/") && line.contains("miss"), "{line}");
-    drop(out);
-    assert!(follower.wait().expect("it ends").success());
-    drop(site);
-    requester.join().expect("it ends");
 }
 
 /// As with `tail -F`: the follower waits for the next worker and for the next daemon, and says so.

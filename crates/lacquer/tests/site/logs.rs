@@ -33,12 +33,18 @@ fn chosen_fields_go_to_a_socket() {
     assert_eq!(site.folder.read("out"), "");
 }
 
+/// Waits until the log has the only request, whose record may follow the response.
+fn is_logged(site: &Site, name: &str) -> bool {
+    until(|| lacquer(&site.folder, &["log", "-n", name]).1.lines().count() == 1)
+}
+
 #[test]
 fn a_log_that_cannot_be_printed_is_a_failure() {
     let app = App::start(MINUTE);
     let site = Site::start(&["--backend", &app.url()], &[]);
     site.get("/");
     let name = site.folder.join("instance").display().to_string();
+    assert!(is_logged(&site, &name));
     let output = fs::OpenOptions::new().write(true).open("/dev/full").expect("it exists");
     let mut command = crate::command(&site.folder, &["log", "-n", &name]);
     let ended = command.stdout(output).output().expect("it starts");
@@ -53,6 +59,7 @@ fn lines_that_no_socket_accepts_are_a_failure() {
     site.get("/");
     let (name, socket) = (site.folder.join("instance"), site.folder.join("nobody"));
     let (name, to) = (name.display().to_string(), format!("unix:{}", socket.display()));
+    assert!(is_logged(&site, &name));
     let (code, _, err) = lacquer(&site.folder, &["log", "-n", &name, "--to", &to]);
     assert!(code == Some(2) && err.contains("1 lines were dropped: --to does not read them"), "{err}");
     let collector = UnixListener::bind(&socket).expect("the path is free");

@@ -219,7 +219,7 @@ fn a_broken_origin_is_hidden_by_old_copies() {
         assert_eq!((response.status, response.text().as_str()), (200, "page 1"));
         std::thread::sleep(Duration::from_millis(100));
     }
-    assert!(app.origin.requests() > 1, "the origin is asked in the background");
+    assert!(until(|| app.origin.requests() > 1), "the origin is asked in the background");
     app.set_broken(false);
     assert!(until(|| site.get("/") != "page 1"));
 }
