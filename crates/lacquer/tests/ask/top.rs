@@ -2,13 +2,13 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use lacquer_testing::client::{Client, get};
-use lacquer_testing::daemon::{program, signal};
+use lacquer_testing::daemon::{program, signal, until};
 use serde_json::Value;
 
 use crate::{Ran, Site, lacquer};
@@ -75,8 +75,19 @@ fn one_snapshot_has_the_traffic_of_its_interval() {
 #[test]
 fn one_snapshot_is_a_page_of_text() {
     let site = Site::start("", &[]);
-    let ran = during_traffic(&site, &["top", "--once", "--interval", "2", "--url", "/MINUTE/"]);
-    for text in ["Traffic", "requests/s", "/minute/a", "Latency", "p99", "Origins", "filter /minute/"] {
+    let texts = ["Traffic", "requests/s", "/minute/a", "Latency", "p99", "Origins", "filter /minute/"];
+    let mut ran = None;
+    // A slow machine needs longer for some requests.
+    for seconds in ["2", "8", "30"] {
+        let now = during_traffic(&site, &["top", "--once", "--interval", seconds, "--url", "/MINUTE/"]);
+        let has_all = texts.iter().all(|text| now.out.contains(text));
+        ran = Some(now);
+        if has_all {
+            break;
+        }
+    }
+    let ran = ran.expect("it ran");
+    for text in texts {
         assert!(ran.out.contains(text), "{text}: {}", ran.out);
     }
     assert!(!ran.out.contains("/cookie/b"), "{}", ran.out);
@@ -170,24 +181,32 @@ fn the_screen_ends_with_q_and_restores_the_terminal() {
         .spawn()
         .expect("script is installed");
     let mut keys = script.stdin.take().expect("it is a pipe");
-    let typist = thread::spawn(move || {
-        for key in ["\t", "?", "?", "/mi\r", "p", "q"] {
-            thread::sleep(Duration::from_millis(700));
-            let _ = keys.write_all(key.as_bytes()).and_then(|()| keys.flush());
-        }
-        // The daemon or the machine may be slow.
-        for _ in 0..60 {
-            thread::sleep(Duration::from_millis(500));
-            if keys.write_all(b"q").is_err() {
-                return;
-            }
+    let mut out = script.stdout.take().expect("it is a pipe");
+    let shown = Arc::new(Mutex::new(String::new()));
+    let written = Arc::clone(&shown);
+    let reader = thread::spawn(move || {
+        let mut part = [0; 4096];
+        let mut all = Vec::new();
+        while let Ok(length @ 1..) = out.read(&mut part) {
+            all.extend(&part[..length]);
+            *written.lock().expect("it is whole") = String::from_utf8_lossy(&all).into_owned();
         }
     });
-    let mut shown = Vec::new();
-    script.stdout.take().expect("it is a pipe").read_to_end(&mut shown).expect("it ends");
+    let now = || shown.lock().expect("it is whole").clone();
+    let is_drawn = || ["Traffic", "Latency", "requests/s"].iter().all(|text| now().contains(text));
+    assert!(until(is_drawn), "{:?}", now());
+    // Each key changes the screen.
+    for key in ["\t", "?", "?", "/mi\r", "p"] {
+        let before = now().len();
+        keys.write_all(key.as_bytes()).and_then(|()| keys.flush()).expect("it reads");
+        assert!(until(|| now().len() > before), "{key:?}: {:?}", now());
+    }
+    keys.write_all(b"q").and_then(|()| keys.flush()).expect("it reads");
+    let has_ended = until(|| script.try_wait().expect("it is a child").is_some());
+    assert!(has_ended, "{:?}", now());
+    reader.join().expect("the output ends");
     let status = script.wait().expect("it ends");
-    typist.join().expect("it ends");
-    let shown = String::from_utf8_lossy(&shown);
+    let shown = now();
     assert!(status.success(), "{shown}");
     for text in ["\x1b[?1049h", "Traffic", "Latency", "requests/s", "\x1b[?1049l"] {
         assert!(shown.contains(text), "{text:?}: {shown:?}");
