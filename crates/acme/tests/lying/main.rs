@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use lacquer_acme::{Client, Directory, Event, Folder, Inbox, MethodChoice, Names, Rights, Settings};
+use lacquer_acme::{
+    Client, Directory, Event, Folder, Inbox, MethodChoice, Names, Rights, Settings, State, Status,
+};
 use server::{Server, answer, directory, order};
 
 static NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -53,6 +55,20 @@ fn start(url: &str, trusted: &[u8], scratch: &Scratch) -> (Client, Inbox) {
     Client::start(settings, folder, vec![names], Vec::new(), Rights::unchanged()).unwrap()
 }
 
+/// Waits until the first certificate waits for its next attempt, which follows the report of the last one. Returns the time
+/// of the attempt.
+fn waiting(client: &Client) -> (i64, Status) {
+    let deadline = Instant::now() + Duration::from_mins(1);
+    loop {
+        let status = client.statuses().remove(0);
+        if let State::Waits(at) = status.state {
+            return (at, status);
+        }
+        assert!(Instant::now() < deadline, "{status:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 /// Runs a client until its first attempt has failed, and returns the reason.
 fn attempt_at(url: &str, trusted: &[u8]) -> Attempt {
     let scratch = scratch();
@@ -62,9 +78,7 @@ fn attempt_at(url: &str, trusted: &[u8]) -> Attempt {
         for event in inbox.take() {
             match event {
                 Event::Report { text, is_error: true } => {
-                    std::thread::sleep(Duration::from_millis(50));
-                    let status = client.statuses().remove(0);
-                    let lacquer_acme::State::Waits(at) = status.state else { panic!("{status:?}") };
+                    let (at, status) = waiting(&client);
                     let next = at - lacquer_sources::clock::real() as i64;
                     assert!(text.contains(&status.fault.unwrap()), "{text}");
                     return Attempt { text, next };
