@@ -373,9 +373,14 @@ mod tests {
         fn load(&self, _: Load) {}
     }
 
-    /// With a search among all readers for each of them, this takes several times as long.
+    /// With a search among all readers for each of them, this takes several times as long. A busy machine may stall.
     #[test]
     fn many_readers_of_a_body_cost_little_each() {
+        let is_fast = |_| time_of_many_readers() < Duration::from_secs(5) || cfg!(miri);
+        assert!((0..5).any(is_fast));
+    }
+
+    fn time_of_many_readers() -> Duration {
         const READERS: u64 = if cfg!(miri) { 100 } else { 60_000 };
         let residency = Residency::whole(Box::new(Nowhere));
         let begun = Instant::now();
@@ -391,7 +396,7 @@ mod tests {
         }
         let loaded = residency.loaded.lock();
         assert!(loaded.awaited.is_empty() && loaded.deliveries.is_empty());
-        assert!(cfg!(miri) || begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+        begun.elapsed()
     }
 
     #[test]

@@ -211,10 +211,14 @@ mod tests {
     #[test]
     fn many_stars_take_no_longer_than_one() {
         let text = vec![b'a'; 20_000];
-        let begun = std::time::Instant::now();
-        for pathname in [false, true] {
-            assert!(!matches(b"*a*a*a*a*a*b", &text, Flags { pathname, ..Flags::default() }));
-        }
-        assert!(begun.elapsed() < std::time::Duration::from_secs(1), "{:?}", begun.elapsed());
+        let measure = || {
+            let begun = std::time::Instant::now();
+            for pathname in [false, true] {
+                assert!(!matches(b"*a*a*a*a*a*b", &text, Flags { pathname, ..Flags::default() }));
+            }
+            begun.elapsed()
+        };
+        // A busy machine may stall.
+        assert!((0..5).any(|_| measure() < std::time::Duration::from_secs(1)));
     }
 }
