@@ -429,8 +429,8 @@ mod tests {
         // A pause that the collector has asked for is kept.
         let mut progress = Progress::of("spans");
         let busy = Outcome::Later("status 429".to_owned(), Some(FIRST_PAUSE));
-        assert!(!exporter.conclude(&mut progress, busy, 1));
         let begun = Instant::now();
+        assert!(!exporter.conclude(&mut progress, busy, 1));
         exporter.set_addresses(Vec::new());
         assert!(exporter.wait(&mut progress) && begun.elapsed() > FIRST_PAUSE / 2);
     }
