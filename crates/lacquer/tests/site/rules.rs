@@ -60,7 +60,7 @@ fn errors_are_not_served_after_their_end() {
     for more in [&[][..], &["--cache", "status:404=1s"]] {
         let site = Site::start(&[&["--backend", &app.url(), "--stale", "1h"], more].concat(), &[]);
         // The first requests for a pair of pages must be answered before the pages end.
-        let is_fresh = |number: &usize| {
+        let fresh = |number: usize| {
             let (begun, paths) = (Instant::now(), [format!("/a{number}"), format!("/none{number}")]);
             let first = paths.each_ref().map(|path| site.get(path));
             let second = paths.each_ref().map(|path| site.get(path));
@@ -69,7 +69,7 @@ fn errors_are_not_served_after_their_end() {
             in_time.then_some((paths, first))
         };
         let ([kept, none], [page, error]) =
-            (0..20).find_map(|number| is_fresh(&number)).expect("four requests are answered in a second");
+            (0..20).find_map(fresh).expect("four requests are answered in a second");
         std::thread::sleep(Duration::from_millis(1300));
         assert_eq!(site.get(&kept), page, "{more:?}");
         assert_ne!(site.get(&none), error, "{more:?}");
