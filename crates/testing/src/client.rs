@@ -3,7 +3,7 @@
 use std::io::{self, BufRead, BufReader, Error, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use crate::wait::MAX_WAIT;
+use crate::wait::SOCKET_TIMEOUT;
 
 /// One connection to the daemon.
 pub struct Client {
@@ -35,7 +35,7 @@ impl Client {
     pub fn connect(address: SocketAddr) -> io::Result<Client> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(MAX_WAIT))?;
+        stream.set_read_timeout(Some(SOCKET_TIMEOUT))?;
         Ok(Client { stream: BufReader::with_capacity(64 << 10, stream) })
     }
 

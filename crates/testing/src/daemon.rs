@@ -171,7 +171,7 @@ impl Daemon {
         self.dir.join("name")
     }
 
-    /// Polls the log until a record contains this text, or `MAX_WAIT` is over. Returns whether one does.
+    /// Polls the log until a record contains this text, or `LONGEST_POLL` is over. Returns whether one does.
     pub fn logs(&self, text: &str) -> bool {
         until(|| self.log_has(text))
     }

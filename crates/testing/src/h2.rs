@@ -4,7 +4,7 @@ use std::io::{self, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
-use crate::wait::MAX_WAIT;
+use crate::wait::SOCKET_TIMEOUT;
 
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
@@ -116,7 +116,7 @@ impl H2Client {
     pub fn connect(address: SocketAddr, entries: &[(u16, u32)]) -> io::Result<H2Client> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(MAX_WAIT))?;
+        stream.set_read_timeout(Some(SOCKET_TIMEOUT))?;
         let mut client = H2Client { stream: BufReader::new(stream), next: 1 };
         let mut first = PREFACE.to_vec();
         put(&mut first, kind::SETTINGS, 0, 0, &settings(entries));

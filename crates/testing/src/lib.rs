@@ -27,4 +27,4 @@ pub use effort::effort;
 pub use folder::{Folder, copy_program, write_program};
 pub use ran::Ran;
 pub use random::{Random, key, rounds};
-pub use wait::until;
+pub use wait::{LONGEST_HOLD, LONGEST_POLL, SOCKET_TIMEOUT, until, until_within};

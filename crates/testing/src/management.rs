@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader, Error, ErrorKind, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 
-use crate::wait::MAX_WAIT;
+use crate::wait::SOCKET_TIMEOUT;
 
 /// One connection to the management port.
 pub struct Management {
@@ -74,8 +74,8 @@ impl ManagementPort {
 impl Management {
     /// Connects and reads the challenge.
     pub fn connect(address: SocketAddr) -> io::Result<Management> {
-        let stream = TcpStream::connect_timeout(&address, MAX_WAIT)?;
-        stream.set_read_timeout(Some(MAX_WAIT))?;
+        let stream = TcpStream::connect_timeout(&address, SOCKET_TIMEOUT)?;
+        stream.set_read_timeout(Some(SOCKET_TIMEOUT))?;
         stream.set_nodelay(true)?;
         let mut management = Management { stream: BufReader::new(stream), challenge: String::new() };
         let (_, text) = management.answer()?;

@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use crate::wait::MAX_WAIT;
+use crate::wait::SOCKET_TIMEOUT;
 
 /// The result of an exchange of bytes.
 #[derive(Debug)]
@@ -32,8 +32,8 @@ pub fn exchange(address: SocketAddr, bytes: &[u8], finish: bool) -> io::Result<E
     let begun = Instant::now();
     let mut stream = TcpStream::connect(address)?;
     stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(MAX_WAIT))?;
-    stream.set_write_timeout(Some(MAX_WAIT))?;
+    stream.set_read_timeout(Some(SOCKET_TIMEOUT))?;
+    stream.set_write_timeout(Some(SOCKET_TIMEOUT))?;
     // The daemon may close before it has read everything.
     let _ = stream.write_all(bytes);
     if finish {

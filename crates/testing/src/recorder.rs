@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::wait::until;
+use crate::wait::{LONGEST_HOLD, until_within};
 
 pub struct Recorder {
     pub address: SocketAddr,
@@ -88,7 +88,7 @@ impl Gate {
     pub fn origin(&self) -> Recorder {
         let gate = self.0.clone();
         Recorder::start(move |_| {
-            until(|| gate.load(Ordering::SeqCst));
+            until_within(LONGEST_HOLD, || gate.load(Ordering::SeqCst));
             b"HTTP/1.1 200 OK\r\nCache-Control: private\r\nContent-Length: 4\r\n\r\nfine".to_vec()
         })
     }

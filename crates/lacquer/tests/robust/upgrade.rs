@@ -15,7 +15,7 @@ use lacquer_testing::client::{Client, get};
 use lacquer_testing::daemon::{Daemon, program, signal, vcl};
 use lacquer_testing::origin::Origin;
 use lacquer_testing::slots::shared_slot;
-use lacquer_testing::{until, write_program};
+use lacquer_testing::{LONGEST_HOLD, until, until_within, write_program};
 
 const PAGES: u64 = 300;
 /// The length of the body that is read slowly.
@@ -62,7 +62,7 @@ pub fn origin() -> (Origin, Arc<AtomicBool>) {
             return begun && stream.write_all(b"other").is_ok();
         }
         if path == "/gate" {
-            return until(|| opens.load(Ordering::Relaxed)) && send(stream, b"open");
+            return until_within(LONGEST_HOLD, || opens.load(Ordering::Relaxed)) && send(stream, b"open");
         }
         send(stream, &body(path[1..].parse().unwrap_or(0)))
     });

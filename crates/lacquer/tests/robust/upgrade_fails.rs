@@ -4,9 +4,9 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use lacquer_testing::client::get;
-use lacquer_testing::daemon::{MAX_WAIT, children, signal};
+use lacquer_testing::daemon::{children, signal};
 use lacquer_testing::slots::shared_slot;
-use lacquer_testing::until;
+use lacquer_testing::{LONGEST_POLL, until};
 
 use crate::upgrade::{Upgradable, body, origin};
 
@@ -26,7 +26,7 @@ fn fails(it: &mut Upgradable) -> bool {
         if let Some(worker) = children(manager).into_iter().find(is_new_worker) {
             break worker;
         }
-        assert!(start.elapsed() < MAX_WAIT, "{}", it.daemon.stderr());
+        assert!(start.elapsed() < LONGEST_POLL, "{}", it.daemon.stderr());
         std::thread::sleep(Duration::from_micros(200));
     };
     signal(worker, "-KILL");
