@@ -10,13 +10,18 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use crate::machine::Machine;
 use crate::management::read_answer;
 use crate::slots::{self, ExclusiveSlot};
+use crate::wait::until_within;
 pub use crate::wait::{MAX_WAIT, until};
 
 static NUMBER: AtomicU32 = AtomicU32::new(0);
+
+/// The longest time of an end that writes what waits for a disk.
+const LONGEST_END: Duration = Duration::from_mins(2);
 
 pub struct Daemon {
     pub address: SocketAddr,
@@ -196,6 +201,13 @@ impl Daemon {
             code.is_some()
         });
         code
+    }
+
+    /// Ends the daemon in order, so that everything is on its disks.
+    pub fn end_in_order(mut self) {
+        self.cli_in.write_all(b"quit\n").expect("the daemon reads");
+        let has_ended = || self.process.try_wait().is_ok_and(|end| end.is_some());
+        assert!(until_within(LONGEST_END, has_ended), "it does not end: {}", self.stderr());
     }
 
     pub fn worker(&mut self) -> u32 {

@@ -320,8 +320,7 @@ fn damaged_objects_are_misses() {
     let daemon = pages.daemon(&option);
     let mut client = connect(&daemon);
     read_all(&mut client, 0..200);
-    // An orderly end writes everything.
-    drop(daemon);
+    daemon.end_in_order();
     let before = pages.requests();
     let daemon = pages.daemon(&option);
     let mut client = connect(&daemon);
@@ -353,10 +352,11 @@ fn a_full_store_drops_its_oldest_objects() {
     let option = place.option(",size=16m,memory=128m");
     let daemon = pages.daemon(&option);
     let mut client = connect(&daemon);
-    for n in 0..1500 {
-        version(&mut client, n);
-    }
-    drop(daemon);
+    read_all(&mut client, 0..1450);
+    // The newest have room in the queue.
+    wait_for_writes(&daemon);
+    read_all(&mut client, 1450..1500);
+    daemon.end_in_order();
     let before = pages.requests();
     let mut daemon = pages.daemon(&option);
     let mut client = connect(&daemon);
@@ -461,7 +461,7 @@ fn concurrent_requests_for_an_object_find_it() {
     let daemon = pages.daemon(&option);
     let mut client = connect(&daemon);
     read_all(&mut client, 45..55);
-    drop(daemon);
+    daemon.end_in_order();
     let before = pages.requests();
     let daemon = pages.daemon(&option);
     thread::scope(|scope| {

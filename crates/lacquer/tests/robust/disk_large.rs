@@ -84,8 +84,8 @@ fn a_damaged_part_ends_its_response() {
     let option = place.option(SIZE);
     let daemon = pages.daemon(&option);
     read_large(&mut connect(&daemon));
-    // An orderly end writes the summary of the last segment, so that its records are not read at the next start.
-    drop(daemon);
+    // This writes the summary of the last segment, so that its records are not read at the next start.
+    daemon.end_in_order();
     let mut bytes = fs::read(place.store()).expect("there is a store");
     for at in (300_000..bytes.len()).step_by(400_000) {
         bytes[at] ^= 4;
