@@ -16,7 +16,7 @@ use lacquer_testing::origin::Origin;
 use lacquer_testing::slots::{SharedSlot, shared_slot};
 use lacquer_testing::until;
 
-use crate::disk_waits::{wait_for_index, wait_for_writes};
+use crate::disk_waits::{disk_counters, refusals, wait_for_index, wait_for_queue, wait_for_writes};
 
 pub(crate) const SUBS: &str = r#"
 import std;
@@ -155,11 +155,44 @@ pub(crate) fn read_all(client: &mut Client, pages: Range<u64>) {
     }
 }
 
-/// Fetches pages, and then lets those be written that came faster than the disk could write them.
-pub(crate) fn store_all(daemon: &Daemon, client: &mut Client, pages: Range<u64>) {
-    read_all(client, pages.clone());
+/// The number of pages that are requested before the disk is waited for. They have room in the smallest queue.
+const FEW: usize = 25;
+
+/// Fetches pages, and then requests those again that came faster than the disk could write them, until it has all.
+pub(crate) fn store_all(daemon: &Daemon, client: &mut Client, pages: impl IntoIterator<Item = u64>) {
+    let pages: Vec<u64> = pages.into_iter().collect();
+    let mut before = refusals(daemon);
+    pages.iter().for_each(|&n| {
+        version(client, n);
+    });
     wait_for_writes(daemon);
-    read_all(client, pages);
+    if refusals(daemon) == before {
+        return;
+    }
+    // A hit does not offer its page while the writer is far behind, so that one round does not suffice.
+    let mut complete = 0;
+    for _ in 0..10 {
+        before = refusals(daemon);
+        let mut cut = 0;
+        for few in pages.chunks(FEW) {
+            for &n in few {
+                // A disk that is so slow may be taken for one that does not respond.
+                if client.ask(&format!("GET /{n} HTTP/1.1\r\nHost: a\r\n\r\n")).is_err() {
+                    *client = connect(daemon);
+                    cut += 1;
+                }
+            }
+            // The counters are published ten times a second.
+            thread::sleep(Duration::from_millis(300));
+            wait_for_queue(daemon);
+        }
+        wait_for_writes(daemon);
+        complete = if cut == 0 && refusals(daemon) == before { complete + 1 } else { 0 };
+        if complete == 2 {
+            return;
+        }
+    }
+    panic!("the disk refuses objects: {}{}", daemon.stderr(), disk_counters(daemon));
 }
 
 pub(crate) fn connect(daemon: &Daemon) -> Client {
@@ -269,9 +302,8 @@ fn requests_for_heads_of_long_objects_do_not_fill_the_memory() {
     let mut client = connect(&daemon);
     // They have 300 to 600 kB.
     let long: Vec<u64> = (2800..5800).filter(|n| (1..6).contains(&(n % 50))).collect();
-    for &n in &long {
-        version(&mut client, n);
-    }
+    store_all(&daemon, &mut client, long.iter().copied());
+    let fetched = pages.requests();
     kill_all(daemon);
     let mut daemon = pages.daemon(&option);
     let mut client = connect(&daemon);
@@ -284,7 +316,7 @@ fn requests_for_heads_of_long_objects_do_not_fill_the_memory() {
         assert_eq!(head.header("Content-Length"), Some(&*length(n).to_string()));
     }
     let grown = daemon.resident().memory.saturating_sub(before);
-    assert_eq!(pages.requests(), long.len(), "all are hits");
+    assert_eq!(pages.requests(), fetched, "all are hits");
     assert!(grown < 20 << 20, "{grown} bytes more in memory");
 }
 
@@ -294,10 +326,7 @@ fn replaced_objects_stay_gone_when_memory_is_short() {
     let daemon = pages.daemon(&place.option(",size=256m,memory=16m"));
     let mut client = connect(&daemon);
     let churn = |client: &mut Client| (0..200).for_each(|n| drop(ask(client, "GET", &format!("/{n}/x"), "")));
-    for n in 0..200 {
-        version(&mut client, n);
-    }
-    wait_for_writes(&daemon);
+    store_all(&daemon, &mut client, 0..200);
     pages.version.store(2, Ordering::SeqCst);
     // Even pages get a new version, and some of those that are not stored.
     for n in (0..200).step_by(2) {

@@ -8,8 +8,7 @@ use std::thread;
 use lacquer_testing::Random;
 use lacquer_testing::client::Client;
 
-use crate::disk::{Pages, Place, ask, body, connect, read_all, version};
-use crate::disk_waits::wait_for_writes;
+use crate::disk::{Pages, Place, ask, body, connect, store_all, version};
 
 /// The number of pages, which are longer than the memory.
 const PAGES: u64 = 1200;
@@ -18,8 +17,7 @@ const PAGES: u64 = 1200;
 fn filled(pages: &Pages, place: &Place) -> lacquer_testing::daemon::Daemon {
     let daemon = pages.daemon(&place.option(",size=256m,memory=16m"));
     let mut client = connect(&daemon);
-    read_all(&mut client, 0..PAGES);
-    wait_for_writes(&daemon);
+    store_all(&daemon, &mut client, 0..PAGES);
     daemon
 }
 

@@ -9,7 +9,7 @@ use lacquer_testing::client::Client;
 use lacquer_testing::daemon::{Daemon, signal};
 use lacquer_testing::until;
 
-use crate::disk::{Pages, Place, ask, connect, kill_all, kill_now, read_all, version};
+use crate::disk::{Pages, Place, ask, connect, kill_all, kill_now, read_all, store_all, version};
 use crate::disk_waits::{wait_for_index, wait_for_writes};
 
 const PAGES: u64 = 280;
@@ -103,7 +103,7 @@ fn purges_while_the_index_is_read_and_when_memory_is_short_hold() {
     let (pages, place) = (Pages::start(), Place::new("short-tags"));
     let option = place.option(",size=256m,memory=16m");
     let mut daemon = start(&pages, &option);
-    read_all(&mut connect(&daemon), 0..PAGES);
+    store_all(&daemon, &mut connect(&daemon), 0..PAGES);
     for round in 2..6 {
         kill_all(daemon);
         pages.version.store(round, Ordering::SeqCst);

@@ -34,9 +34,23 @@ pub(crate) fn wait_for_index(daemon: &mut Daemon) {
     assert!(until(|| !daemon.ok("storage.list").contains("reading the index")), "{}", daemon.stderr());
 }
 
-/// Waits until no object waits to be written. The counters are written once a second.
+/// Returns the number of objects that the disks have refused, because too many waited.
+pub(crate) fn refusals(daemon: &Daemon) -> u64 {
+    counters(daemon, "DISK.*.c_refused").iter().sum()
+}
+
+/// Waits until no object waits to be written.
 pub(crate) fn wait_for_writes(daemon: &Daemon) {
+    let uptime = || counter(daemon, "MAIN.uptime");
+    let before = uptime();
     thread::sleep(Duration::from_millis(1500));
+    // A busy machine may have delayed the thread that publishes the counters.
+    assert!(until(|| uptime().is_some() && uptime() != before), "no counters: {}", daemon.stderr());
+    wait_for_queue(daemon);
+}
+
+/// Waits until the counters show that no object waits to be written.
+pub(crate) fn wait_for_queue(daemon: &Daemon) {
     let is_written = || {
         let queued = counters(daemon, "DISK.*.g_queued_bytes");
         !queued.is_empty() && queued.iter().all(|&bytes| bytes == 0)

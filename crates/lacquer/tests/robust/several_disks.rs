@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use lacquer_testing::daemon::{Daemon, program, refused};
 use lacquer_testing::until;
 
-use crate::disk::{Pages, Place, ask, connect, kill_all, read_all, version};
+use crate::disk::{Pages, Place, ask, connect, kill_all, read_all, store_all, version};
 use crate::disk_waits::{counter, wait_for_index, wait_for_writes};
 
 fn start(pages: &Pages, small: &Place, large: &Place) -> Daemon {
@@ -35,7 +35,7 @@ fn objects_are_on_all_disks_and_purges_reach_them() {
     let (pages, small, large) = (Pages::start(), Place::new("small"), Place::new("large"));
     let mut daemon = start(&pages, &small, &large);
     let mut client = connect(&daemon);
-    read_all(&mut client, 0..600);
+    store_all(&daemon, &mut client, 0..600);
     let mut found = [0; 2];
     assert!(
         until(|| {
@@ -78,8 +78,7 @@ fn a_disk_that_fails_leaves_the_others() {
     let (pages, small, large) = (Pages::start(), Place::new("fails"), Place::new("stays"));
     let mut daemon = start(&pages, &small, &large);
     let mut client = connect(&daemon);
-    read_all(&mut client, 0..600);
-    wait_for_writes(&daemon);
+    store_all(&daemon, &mut client, 0..600);
     daemon.ok("stop");
     daemon.ok("start");
     wait_for_index(&mut daemon);
@@ -101,8 +100,7 @@ fn a_disk_that_fails_leaves_the_others() {
     assert!(daemon.ok("storage.list").contains("failed"), "{}", daemon.ok("storage.list"));
     assert!(daemon.logs("read at byte"), "{}", daemon.stderr());
     // All objects go to the other disk now, and survive there.
-    read_all(&mut client, 0..600);
-    read_all(&mut client, 1000..1200);
+    store_all(&daemon, &mut client, (0..600).chain(1000..1200));
     kill_all(daemon);
     pages.version.store(2, Ordering::SeqCst);
     set_size(&small.store(), 64 << 20);
