@@ -2,11 +2,11 @@
 //! read them from the disk. The memory has 16 MB, and the bodies four times as many, a quarter of the disk.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use lacquer_testing::Random;
 use lacquer_testing::daemon::{Daemon, signal, vcl};
 use lacquer_testing::origin::Origin;
 use lacquer_testing::slots::{SharedSlot, shared_slot};
-use lacquer_testing::until;
+use lacquer_testing::{LONGEST_HOLD, until, until_within};
 
 use crate::devices::{LoopDevice, SmallDisk, create, sparse};
 use crate::disk::{Place, ask, connect, kill_all, kill_now};
@@ -96,18 +96,26 @@ impl Checked {
     }
 }
 
-/// An origin of long pages `/N/LENGTH/HOW`. HOW is `cut` for a body that ends at three quarters, `slow` for one that takes
-/// a few seconds, `chunked` for one of unknown length.
+/// An origin of long pages `/N/LENGTH/HOW`. HOW is `cut` for a body that ends at three quarters, `held` for one that stops
+/// there until the test continues it, `slow` for one that takes a few seconds, `chunked` for one of unknown length.
 struct LongPages {
     origin: Origin,
     _slot: SharedSlot,
     version: Arc<AtomicU64>,
+    /// Whether bodies that were held are sent to their end.
+    continues: Arc<AtomicBool>,
     /// The number of bodies that were sent to their end, and of those that were begun.
     sent: Arc<AtomicUsize>,
     begun: Arc<AtomicUsize>,
 }
 
-fn send(path: &str, version: u64, stream: &mut TcpStream, begun: &AtomicUsize) -> io::Result<bool> {
+fn send(
+    path: &str,
+    version: u64,
+    stream: &mut TcpStream,
+    begun: &AtomicUsize,
+    continues: &AtomicBool,
+) -> io::Result<bool> {
     let mut parts = path.split('/').skip(1);
     let mut number = || parts.next().and_then(|word| word.parse::<u64>().ok()).unwrap_or(0);
     let (page, length) = (number(), number());
@@ -122,6 +130,9 @@ fn send(path: &str, version: u64, stream: &mut TcpStream, begun: &AtomicUsize) -
     let mut at = 0;
     let pattern = Pattern::new(page, version);
     while at < end {
+        if how == "held" && at >= length * 3 / 4 {
+            until_within(LONGEST_HOLD, || continues.load(Ordering::SeqCst));
+        }
         let piece = pattern.at(at);
         let piece = &piece[..piece.len().min((end - at).min(256 << 10) as usize)];
         if how == "chunked" {
@@ -148,13 +159,15 @@ impl LongPages {
         let (version, sent, begun) =
             (Arc::new(AtomicU64::new(1)), Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
         let (current, counted, started) = (Arc::clone(&version), Arc::clone(&sent), Arc::clone(&begun));
+        let continues = Arc::<AtomicBool>::default();
+        let continued = Arc::clone(&continues);
         let origin = Origin::start(move |path, stream| {
-            let is_sent =
-                send(path, current.load(Ordering::SeqCst), stream, &started).is_ok_and(|is_whole| is_whole);
+            let version = current.load(Ordering::SeqCst);
+            let is_sent = send(path, version, stream, &started, &continued).is_ok_and(|is_whole| is_whole);
             counted.fetch_add(usize::from(is_sent), Ordering::SeqCst);
             is_sent
         });
-        LongPages { origin, _slot: slot, version, sent, begun }
+        LongPages { origin, _slot: slot, version, continues, sent, begun }
     }
 
     fn daemon(&self, option: &str) -> Daemon {
@@ -448,16 +461,18 @@ fn a_part_that_cannot_be_read_during_a_fetch_ends_its_responses() {
     let Some(device) = LoopDevice::over(&backing, &[]) else { return };
     create(&device);
     let daemon = pages.daemon(&device.option());
-    let mut fast = begin(&daemon, &path(1, "slow"), "");
-    let mut stopped = begin(&daemon, &path(1, "slow"), "");
+    let mut fast = begin(&daemon, &path(1, "held"), "");
+    let mut stopped = begin(&daemon, &path(1, "held"), "");
     fast.read_to(LONG / 2, 1).expect("the beginning");
     File::options().write(true).open(&backing).and_then(|file| file.set_len(1 << 20)).expect("it can be cut");
     File::options().write(true).open(&backing).and_then(|file| file.set_len(512 << 20)).expect("it can grow");
     let read = stopped.read_to(u64::MAX, 1);
-    assert!(read.is_err() && stopped.body.at < LONG, "{} bytes: {}", stopped.body.at, daemon.stderr());
+    let is_ended = read.is_err_and(|error| error.kind() != ErrorKind::WouldBlock);
+    assert!(is_ended && stopped.body.at < LONG, "{} bytes: {}", stopped.body.at, daemon.stderr());
+    pages.continues.store(true, Ordering::SeqCst);
     let _ = fast.read_to(u64::MAX, 1);
     pages.set_version(2);
-    assert_eq!(pages.get(&daemon, &path(1, "slow")), 2, "the object was not stored");
+    assert_eq!(pages.get(&daemon, &path(1, "held")), 2, "the object was not stored");
 }
 
 /// Objects in memory whose bodies are on the disk leave it to new ones when no response uses them.
