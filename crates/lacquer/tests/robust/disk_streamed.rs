@@ -19,6 +19,7 @@ use lacquer_testing::{LONGEST_HOLD, until, until_within};
 use crate::devices::{LoopDevice, SmallDisk, create, sparse};
 use crate::disk::{Place, ask, connect, kill_all, kill_now};
 use crate::disk_waits::{wait_for_index, wait_for_writes};
+use crate::several_disks::objects;
 
 const MEMORY: u64 = 16 << 20;
 const LONG: u64 = 4 * MEMORY - (1 << 20) - 77;
@@ -414,8 +415,9 @@ fn a_kill_during_a_long_fetch_leaves_no_wrong_byte() {
     let mut kept = 0;
     for round in 1..7 {
         pages.set_version(round);
-        let daemon = pages.daemon(&option);
+        let mut daemon = pages.daemon(&option);
         kept += u32::from(pages.get(&daemon, &path(1, "")) < round);
+        assert!(until(|| objects(&mut daemon, [&place, &place])[0] > 0), "{}", daemon.stderr());
         let mut response = begin(&daemon, &path(round + 10, "slow"), "");
         response.read_to(LONG * round / 8, round).expect("the beginning");
         kill_now(daemon);

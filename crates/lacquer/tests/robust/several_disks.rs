@@ -20,7 +20,7 @@ fn start(pages: &Pages, small: &Place, large: &Place) -> Daemon {
 }
 
 /// Returns the numbers of objects on the disks in these folders.
-fn objects(daemon: &mut Daemon, places: [&Place; 2]) -> [u64; 2] {
+pub(crate) fn objects(daemon: &mut Daemon, places: [&Place; 2]) -> [u64; 2] {
     let list = daemon.ok("storage.list");
     places.map(|place| {
         let line = list.lines().find(|line| line.contains(&*place.0.to_string_lossy())).expect("a line");
