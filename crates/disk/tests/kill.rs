@@ -8,7 +8,7 @@ use std::env;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -92,8 +92,23 @@ fn uses_a_store_until_killed() {
     }
 }
 
+/// When a process is killed.
+#[derive(Clone, Copy)]
+enum Moment {
+    /// At any time after its start.
+    Any,
+    /// At any time after its first purge is durable, however slow the machine is.
+    AfterPurge,
+}
+
 /// Runs the process for a while. Returns the last version that it may have stored.
-fn run_and_kill(path: &Path, from: u64, random: &mut Random, purged: &mut BTreeMap<u64, u64>) -> u64 {
+fn run_and_kill(
+    path: &Path,
+    from: u64,
+    moment: Moment,
+    random: &mut Random,
+    purged: &mut BTreeMap<u64, u64>,
+) -> u64 {
     let this = env::current_exe().expect("the test has a path");
     let mut child = Command::new(this)
         .args(["uses_a_store_until_killed", "--exact", "--nocapture"])
@@ -103,11 +118,24 @@ fn run_and_kill(path: &Path, from: u64, random: &mut Random, purged: &mut BTreeM
         .spawn()
         .expect("the test can be started");
     let output = child.stdout.take().expect("a pipe");
+    let (has_purged, purges) = mpsc::channel();
     let reader = thread::spawn(move || {
         let complete = BufReader::new(output).split(b'\n').map_while(Result::ok);
-        complete.filter_map(|line| String::from_utf8(line).ok()).collect::<Vec<_>>()
+        let lines = complete.filter_map(|line| String::from_utf8(line).ok());
+        let report = |line: &String| {
+            if line.starts_with("purged ") {
+                let _ = has_purged.send(());
+            }
+        };
+        lines.inspect(report).collect::<Vec<_>>()
     });
-    thread::sleep(Duration::from_millis(40 + random.below(300)));
+    match moment {
+        Moment::Any => thread::sleep(Duration::from_millis(40 + random.below(300))),
+        Moment::AfterPurge => {
+            purges.recv_timeout(Duration::from_mins(1)).expect("a purge becomes durable");
+            thread::sleep(Duration::from_millis(random.below(200)));
+        }
+    }
     child.kill().expect("it runs");
     child.wait().expect("it has ended");
     let mut last = from;
@@ -166,9 +194,10 @@ fn a_killed_process_leaves_a_sound_store() {
             .expect("it is written");
     }
     let (mut random, mut purged, mut from, mut found) = (Random(5), BTreeMap::new(), 0, 0);
-    for _ in 0..kills {
+    for kill in 0..kills {
+        let moment = if kill % 3 == 0 { Moment::Any } else { Moment::AfterPurge };
         // The numbers of versions that the process did not report are not used again.
-        from = run_and_kill(&path, from, &mut random, &mut purged) + 100_000;
+        from = run_and_kill(&path, from, moment, &mut random, &mut purged) + 100_000;
         found += check(&path, &purged);
     }
     let _ = std::fs::remove_file(&path);

@@ -3,7 +3,7 @@
 use std::fs;
 use std::sync::atomic::Ordering;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lacquer_testing::Random;
 use lacquer_testing::client::Client;
@@ -12,6 +12,10 @@ use crate::disk::{Pages, Place, ask, body, connect, kill_all, kill_now, read_all
 
 /// Pages of 900 kB. A segment of the smallest store has 256 kB.
 const LARGE: [u64; 3] = [0, 50, 100];
+/// The usual number of kills.
+const ROUNDS: usize = 8;
+/// The longest time in which an object must survive a kill.
+const LONGEST_WAIT: Duration = Duration::from_mins(3);
 const SIZE: &str = ",size=16m,memory=32m";
 
 fn read_large(client: &mut Client) -> Vec<usize> {
@@ -61,7 +65,11 @@ fn a_kill_while_large_objects_are_written_leaves_no_wrong_byte() {
     let (pages, place) = (Pages::start(), Place::new("large-kill"));
     let option = place.option(SIZE);
     let (mut random, mut kept) = (Random(11), 0);
-    for round in 1..9 {
+    let started = Instant::now();
+    let mut round = 0;
+    // On a slow disk, no object may be complete so soon: there are more and longer rounds then.
+    while round < ROUNDS || kept == 0 && started.elapsed() < LONGEST_WAIT {
+        round += 1;
         pages.version.store(round, Ordering::SeqCst);
         let daemon = pages.daemon(&option);
         let mut client = connect(&daemon);
@@ -72,7 +80,7 @@ fn a_kill_while_large_objects_are_written_leaves_no_wrong_byte() {
             let first = 1 + random.below(39);
             read_all(&mut client, first..first + 10);
         }
-        thread::sleep(Duration::from_millis(random.below(1500)));
+        thread::sleep(Duration::from_millis(random.below(1500 * (1 + (round / (ROUNDS + 1)) as u64))));
         kill_now(daemon);
     }
     assert!(kept > 0, "no object has survived");
