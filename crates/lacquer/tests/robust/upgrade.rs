@@ -323,17 +323,19 @@ fn a_secret_that_is_empty_by_now_refuses_the_upgrade() {
 fn a_replaced_worker_that_hangs_holds_the_management_port_once() {
     let _slot = shared_slot();
     let (origin, gate) = origin();
-    let mut it = Upgradable::start("hangs", &origin, &["-p", "cli_timeout=2"]);
+    let mut it = Upgradable::start("hangs", &origin, &[]);
     let address = it.daemon.address;
     let mut old = Client::connect(address).expect("it accepts");
     old.send("GET /gate HTTP/1.1\r\nHost: robust\r\n\r\n").expect("it is open");
     assert!(until(|| origin.requests() == 1));
     let worker = it.daemon.worker();
     it.upgrade();
+    it.daemon.ok("param.set cli_timeout 2");
     signal(worker, "-STOP");
     let is_killed = || it.daemon.stderr().contains(&format!("({worker}) not responding to CLI, killed it"));
     assert!(until(is_killed), "{}", it.daemon.stderr());
     assert!(until(|| it.daemon.stderr().contains(&format!("({worker}) died signal=9"))));
+    it.daemon.ok("param.reset cli_timeout");
     assert!(it.daemon.ok("ping").starts_with("PONG"));
     assert_eq!(get(address, "/8").expect("a response").body, body(8));
     gate.store(true, Ordering::Relaxed);
