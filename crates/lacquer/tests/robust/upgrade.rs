@@ -16,6 +16,7 @@ use lacquer_testing::daemon::{Daemon, program, signal, vcl};
 use lacquer_testing::origin::Origin;
 use lacquer_testing::slots::shared_slot;
 use lacquer_testing::{LONGEST_HOLD, until, until_within, write_program};
+use rustix::process::{Pid, Signal, kill_process};
 
 const PAGES: u64 = 300;
 /// The length of the body that is read slowly.
@@ -424,11 +425,13 @@ fn two_signals_and_a_vcl_that_is_loaded() {
     let _slot = shared_slot();
     let (origin, _gate) = origin();
     let mut it = Upgradable::start("twice", &origin, &[]);
-    let manager = it.daemon.manager();
+    let manager = i32::try_from(it.daemon.manager()).ok().and_then(Pid::from_raw).expect("it has an id");
     let signals = thread::spawn(move || {
         thread::sleep(Duration::from_millis(5));
-        signal(manager, "-USR2");
-        signal(manager, "-USR2");
+        // Not by a program that has to start: the first upgrade may be over then.
+        for _ in 0..2 {
+            kill_process(manager, Signal::USR2).expect("it runs");
+        }
     });
     let text = vcl(origin.address, SUBS);
     let loads = format!("vcl.inline second << %%\n{text}\n%%");
