@@ -125,7 +125,7 @@ fn objects_whose_bodies_are_on_a_disk_that_does_not_respond_are_misses() {
         memory.set_blocked(true);
         let mut more = pin!(object.more(200_000 - u64::from(is_long) * 50_000));
         assert!(more.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-        std::thread::sleep(Duration::from_millis(50));
+        memory.wait_for_reads();
         (0..6).for_each(|_| w.store.watch_step());
         assert_eq!([0, 1, 10].map(is_hit), [false, false, true]);
         if is_long {

@@ -3,7 +3,7 @@
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ use crate::disk::{Disk, DiskObject, OpenDisks};
 use crate::locks::Mutex;
 use crate::slab::key_of;
 
-/// A device in memory, and whether its reads wait.
+/// A device in memory, whether its reads wait, and how many do.
 #[derive(Clone, Default)]
-pub(super) struct Memory(Arc<Mutex<Vec<u8>>>, Arc<AtomicBool>);
+pub(super) struct Memory(Arc<Mutex<Vec<u8>>>, Arc<AtomicBool>, Arc<AtomicU32>);
 
 impl Memory {
     pub(super) fn with_store(size: u64) -> Self {
-        let memory = Self(Arc::new(Mutex::new(vec![0; size as usize])), Arc::default());
+        let memory = Self(Arc::new(Mutex::new(vec![0; size as usize])), Arc::default(), Arc::default());
         Layout::plan(size, 77, 1.0).and_then(|layout| Ok(layout.create(&memory)?)).expect("it has room");
         memory
     }
@@ -35,6 +35,15 @@ impl Memory {
     pub(super) fn set_blocked(&self, is_blocked: bool) {
         self.1.store(is_blocked, Ordering::SeqCst);
     }
+
+    /// Waits until reads wait, for a minute at most.
+    pub(super) fn wait_for_reads(&self) {
+        let began = std::time::Instant::now();
+        while self.2.load(Ordering::SeqCst) == 0 {
+            assert!(began.elapsed() < Duration::from_mins(1), "no read has begun");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
 }
 
 impl Blocks for Memory {
@@ -43,9 +52,11 @@ impl Blocks for Memory {
     }
 
     fn read(&self, at: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.2.fetch_add(1, Ordering::SeqCst);
         while self.1.load(Ordering::SeqCst) {
             std::thread::sleep(Duration::from_millis(1));
         }
+        self.2.fetch_sub(1, Ordering::SeqCst);
         buffer.copy_from_slice(&self.0.lock()[at as usize..at as usize + buffer.len()]);
         Ok(())
     }
