@@ -195,6 +195,12 @@ pub(crate) fn store_all(daemon: &Daemon, client: &mut Client, pages: impl IntoIt
     panic!("the disk refuses objects: {}{}", daemon.stderr(), disk_counters(daemon));
 }
 
+/// Writes a file, and waits until it is on the disk: reads of a store would wait for that, longer than a request does.
+pub(crate) fn write_to_disk(path: &Path, bytes: &[u8]) {
+    let written = fs::write(path, bytes).and_then(|()| fs::File::open(path)?.sync_all());
+    written.expect("it can be written");
+}
+
 pub(crate) fn connect(daemon: &Daemon) -> Client {
     Client::connect(daemon.address).expect("it accepts")
 }
@@ -360,7 +366,7 @@ fn damaged_objects_are_misses() {
     for at in (1 << 20..bytes.len()).step_by(50_000) {
         bytes[at] ^= 4;
     }
-    fs::write(place.store(), &bytes).expect("it can be written");
+    write_to_disk(&place.store(), &bytes);
     let daemon = pages.daemon(&option);
     let mut client = connect(&daemon);
     // A long response that had begun is cut off. After that, all objects are sound.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use lacquer_testing::Random;
 use lacquer_testing::client::Client;
 
-use crate::disk::{Pages, Place, ask, body, connect, kill_all, kill_now, read_all, version};
+use crate::disk::{Pages, Place, ask, body, connect, kill_all, kill_now, read_all, version, write_to_disk};
 
 /// Pages of 900 kB. A segment of the smallest store has 256 kB.
 const LARGE: [u64; 3] = [0, 50, 100];
@@ -98,7 +98,7 @@ fn a_damaged_part_ends_its_response() {
     for at in (300_000..bytes.len()).step_by(400_000) {
         bytes[at] ^= 4;
     }
-    fs::write(place.store(), &bytes).expect("it can be written");
+    write_to_disk(&place.store(), &bytes);
     let before = pages.requests();
     let daemon = pages.daemon(&option);
     let mut cut = 0;
