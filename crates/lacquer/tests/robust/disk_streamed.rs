@@ -172,7 +172,9 @@ impl LongPages {
     }
 
     fn daemon(&self, option: &str) -> Daemon {
-        let mut daemon = Daemon::start(&vcl(self.origin.address, SUBS), &["-s", option]);
+        // On a slow disk, responses whose clients do not read wait for longer than the default.
+        let options = ["-s", option, "-p", "idle_send_timeout=600"];
+        let mut daemon = Daemon::start(&vcl(self.origin.address, SUBS), &options);
         wait_for_index(&mut daemon);
         daemon
     }
