@@ -118,13 +118,13 @@ fn run_and_kill(
         .spawn()
         .expect("the test can be started");
     let output = child.stdout.take().expect("a pipe");
-    let (has_purged, purges) = mpsc::channel();
+    let (reports, received) = mpsc::channel();
     let reader = thread::spawn(move || {
         let complete = BufReader::new(output).split(b'\n').map_while(Result::ok);
         let lines = complete.filter_map(|line| String::from_utf8(line).ok());
         let report = |line: &String| {
             if line.starts_with("purged ") {
-                let _ = has_purged.send(());
+                let _ = reports.send(());
             }
         };
         lines.inspect(report).collect::<Vec<_>>()
@@ -132,7 +132,7 @@ fn run_and_kill(
     match moment {
         Moment::Any => thread::sleep(Duration::from_millis(40 + random.below(300))),
         Moment::AfterPurge => {
-            purges.recv_timeout(Duration::from_mins(1)).expect("a purge becomes durable");
+            received.recv_timeout(Duration::from_mins(1)).expect("a purge becomes durable");
             thread::sleep(Duration::from_millis(random.below(200)));
         }
     }

@@ -158,10 +158,10 @@ fn expect_while_held(path: &str, counter: &str, outcome: &str, words: &str) {
         first.read_exact(&mut byte).expect("the first half");
         response.extend(byte);
     }
-    let counted = || site.run(&["stat", counter, "--json"]).json()[format!("MAIN.{counter}")]["value"] == 1;
+    let is_one = || site.run(&["stat", counter, "--json"]).json()[format!("MAIN.{counter}")]["value"] == 1;
     let is_counted = thread::scope(|scope| {
         scope.spawn(|| site.expect(&format!("http://robust{path}"), &[], outcome, words));
-        let is_counted = until(counted);
+        let is_counted = until(is_one);
         site.gate.open();
         is_counted
     });

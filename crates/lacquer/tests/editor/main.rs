@@ -259,16 +259,16 @@ fn answers_are_fast_in_large_texts() {
         ("textDocument/documentSymbol", json!({ "textDocument": { "uri": uri } })),
         ("textDocument/formatting", json!({ "textDocument": { "uri": uri } })),
     ] {
-        let least = least_time(limit, || {
+        let shortest = least_time(limit, || {
             let begun = Instant::now();
             client.ask(method, &params);
             begun.elapsed()
         });
-        assert!(least < limit, "{method}: {least:?}");
-        eprintln!("{method}: {least:?}");
+        assert!(shortest < limit, "{method}: {shortest:?}");
+        eprintln!("{method}: {shortest:?}");
     }
     let mut is_typed = false;
-    let least = least_time(limit, || {
+    let shortest = least_time(limit, || {
         if is_typed {
             assert!(!client.diagnostics(&uri).is_empty());
             client.change(&uri, &text);
@@ -283,10 +283,10 @@ fn answers_are_fast_in_large_texts() {
         );
         begun.elapsed()
     });
-    assert!(least < limit, "change and completion: {least:?}");
+    assert!(shortest < limit, "change and completion: {shortest:?}");
     let begun = Instant::now();
     let found = client.diagnostics(&uri);
-    eprintln!("change and completion: {least:?}; diagnostics: {:?}", begun.elapsed());
+    eprintln!("change and completion: {shortest:?}; diagnostics: {:?}", begun.elapsed());
     assert!(!found.is_empty());
     client.end();
 }

@@ -162,9 +162,9 @@ const FEW: usize = 25;
 pub(crate) fn store_all(daemon: &Daemon, client: &mut Client, pages: impl IntoIterator<Item = u64>) {
     let pages: Vec<u64> = pages.into_iter().collect();
     let mut before = refusals(daemon);
-    pages.iter().for_each(|&n| {
+    for &n in &pages {
         version(client, n);
-    });
+    }
     wait_for_writes(daemon);
     if refusals(daemon) == before {
         return;

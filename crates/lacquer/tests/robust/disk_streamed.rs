@@ -161,10 +161,10 @@ impl LongPages {
             (Arc::new(AtomicU64::new(1)), Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
         let (current, counted, started) = (Arc::clone(&version), Arc::clone(&sent), Arc::clone(&begun));
         let continues = Arc::<AtomicBool>::default();
-        let continued = Arc::clone(&continues);
+        let goes_on = Arc::clone(&continues);
         let origin = Origin::start(move |path, stream| {
             let version = current.load(Ordering::SeqCst);
-            let is_sent = send(path, version, stream, &started, &continued).is_ok_and(|is_whole| is_whole);
+            let is_sent = send(path, version, stream, &started, &goes_on).is_ok_and(|is_whole| is_whole);
             counted.fetch_add(usize::from(is_sent), Ordering::SeqCst);
             is_sent
         });
