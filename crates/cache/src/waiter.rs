@@ -126,7 +126,7 @@ impl WaitingList {
     }
 
     /// Returns the number of entries, dead ones included.
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     pub(crate) fn entries(&self) -> usize {
         self.entries
     }
