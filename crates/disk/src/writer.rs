@@ -32,14 +32,25 @@ pub struct Writer {
     left: BTreeSet<u64>,
     /// The time since which no segment could be begun.
     blocked_since: Option<f64>,
-    /// The time at which all segments were last found to be in use.
-    all_used_at: Option<f64>,
+    /// The search for a segment when all are in use.
+    look: Look,
 }
 
 /// The time in seconds after which large objects that wait are given up: they may occupy the segments that they need.
 const LONGEST_BLOCKED: f64 = 30.0;
-/// The time in seconds after which segments that were all in use are looked at again. That reads from each of them.
+/// The time in seconds between attempts to find a segment that no response uses when all are in use.
 const NEXT_LOOK: f64 = 1.0;
+/// The number of segments that such an attempt looks at, each of which is read from.
+const LOOKED_AT: u64 = 64;
+
+/// The search for a segment that no response uses.
+#[derive(Default)]
+struct Look {
+    /// The end of the last attempt that found none.
+    failed_at: Option<f64>,
+    /// The number of segments that were looked at in vain, from the oldest on.
+    passed: u64,
+}
 
 /// The result of [`Writer::step`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +74,7 @@ impl Writer {
             moves: Moves::default(),
             left: BTreeSet::new(),
             blocked_since: None,
-            all_used_at: None,
+            look: Look::default(),
         }
     }
 
@@ -413,26 +424,33 @@ impl Writer {
     }
 
     /// Returns whether not all segments are in use by responses. If objects in memory keep all of them, those that no response
-    /// uses are dropped until a segment is free.
+    /// uses are dropped until a segment is free, in several attempts if there are many segments.
     fn has_free_segment(&mut self) -> bool {
-        let (layout, now) = (&self.store.layout, self.store.now());
-        let last = {
-            let state = self.store.state.lock();
-            if !state.slots.iter().all(Slot::is_pinned) {
-                return true;
-            }
-            state.epoch
-        };
-        if self.all_used_at.is_some_and(|at| (now - at).abs() < NEXT_LOOK) {
-            return false;
+        let now = self.store.now();
+        let may_look = self.look.failed_at.is_none_or(|at| (now - at).abs() >= NEXT_LOOK);
+        // Mostly, the oldest one is in use by nothing, or only by objects in memory.
+        let has_found = (may_look && self.is_free(0))
+            || !self.store.state.lock().slots.iter().all(Slot::is_pinned)
+            || (may_look && self.finds_free());
+        if has_found {
+            self.look = Look::default();
         }
-        let has_found = (last + 1..=last + layout.segments).any(|epoch| {
-            let slot = layout.slot(epoch);
-            let old = self.store.state.lock().slots[slot as usize].epoch;
-            !self.is_sent_from(slot, old)
-        });
-        self.all_used_at = (!has_found).then_some(now);
         has_found
+    }
+
+    /// Looks at the next segments. Returns whether one is free.
+    fn finds_free(&mut self) -> bool {
+        let (segments, first) = (self.store.layout.segments, self.look.passed);
+        let count = segments.min(LOOKED_AT);
+        let has_found = (0..count).any(|n| self.is_free((first + n) % segments));
+        self.look = Look { failed_at: Some(self.store.now()), passed: (first + count) % segments };
+        has_found
+    }
+
+    /// Returns whether a segment is free that is this far from the oldest one.
+    fn is_free(&self, distance: u64) -> bool {
+        let oldest = self.store.state.lock().epoch + 1;
+        !self.is_sent_from(self.store.layout.slot(oldest + distance))
     }
 
     /// Returns whether a segment is left as it is, because responses are being sent from it. It is found until it is needed
@@ -440,19 +458,23 @@ impl Writer {
     /// start does not use it: its epoch is too old.
     fn leaves(&self, slot: u64, old: u64, epoch: u64) -> bool {
         let is_first_time = old > 0 && old + self.store.layout.segments == epoch;
-        is_first_time && !self.moves.needs(old) && self.is_sent_from(slot, old)
+        is_first_time && !self.moves.needs(old) && self.is_sent_from(slot)
     }
 
     /// Returns whether responses are being sent from a segment. Objects in memory that no response uses let it go.
-    fn is_sent_from(&self, slot: u64, epoch: u64) -> bool {
-        let is_pinned = || self.store.state.lock().slots[slot as usize].is_pinned();
-        if !is_pinned() {
-            return false;
-        }
+    fn is_sent_from(&self, slot: u64) -> bool {
+        let Some(epoch) = self.pinned_epoch(slot) else { return false };
         if epoch > 0 {
             let_go(&self.store, slot, epoch);
         }
-        is_pinned()
+        self.pinned_epoch(slot).is_some()
+    }
+
+    /// Returns the epoch of a segment that is in use by responses or objects in memory.
+    fn pinned_epoch(&self, slot: u64) -> Option<u64> {
+        let state = self.store.state.lock();
+        let found = &state.slots[slot as usize];
+        found.is_pinned().then_some(found.epoch)
     }
 
     /// Begins a segment that contains nothing. Returns false if the device has failed.

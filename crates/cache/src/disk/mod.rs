@@ -25,7 +25,7 @@ mod extent;
 mod lend;
 mod lending;
 mod load;
-mod owner;
+pub(crate) mod owner;
 mod search;
 mod spill;
 mod stores;

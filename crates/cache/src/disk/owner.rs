@@ -42,17 +42,19 @@ impl Owner for CacheOwner {
 
     fn forget(&self, key: &Key) {
         if let Some(cache) = self.cache.upgrade() {
-            cache.drop_bodies_at(key, |_| true);
+            cache.drop_bodies(key, |_| true);
         }
     }
 
     fn let_go(&self, key: &Key) -> bool {
         let Some(cache) = self.cache.upgrade() else { return false };
+        let Some(disk) = cache.disks.get(self.disk) else { return false };
         let mut was_hit = false;
-        cache.drop_bodies_at(key, |object| {
-            let is_idle = Arc::strong_count(object) == 1;
-            was_hit |= is_idle && object.hits() > 0;
-            is_idle
+        cache.drop_bodies(key, |object| {
+            let is_meant = Arc::strong_count(object) == 1
+                && store_of(object).is_some_and(|found| Arc::ptr_eq(found, &disk.running));
+            was_hit |= is_meant && object.hits() > 0;
+            is_meant
         });
         was_hit
     }
@@ -88,7 +90,7 @@ impl Owner for CacheOwner {
 
 impl Cache {
     /// Removes those objects with a key whose bodies are on a device.
-    fn drop_bodies_at(&self, key: &Key, mut is_meant: impl FnMut(&Arc<Object>) -> bool) {
+    fn drop_bodies(&self, key: &Key, mut is_meant: impl FnMut(&Arc<Object>) -> bool) {
         let mut deferred = DeferredWork::default();
         let mut shard = self.shard(key).lock();
         let mut next = shard.first(key);

@@ -6,13 +6,15 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use lacquer_disk::Phase;
+use lacquer_disk::{Owner, Phase};
 use lacquer_storage::UnusedFiles;
 
 use super::disks::{DiskWorld, Memory};
 use super::*;
 use crate::disk::MOST_BEGINNINGS;
+use crate::disk::owner::CacheOwner;
 use crate::object::flag;
+use crate::slab::key_of;
 
 /// Waits until a byte of an object's body is in memory.
 fn load(object: &Object, at: u64) {
@@ -58,6 +60,32 @@ fn the_beginnings_of_bodies_that_nobody_reads_are_bounded() {
         assert!(object_of(&w, key).chunk_at(at).is_some());
     }
     assert_eq!(count(), Some(MOST_BEGINNINGS - 2));
+}
+
+#[test]
+fn objects_on_a_disk_leave_memory_for_their_segments_when_no_response_uses_them() {
+    let w = with_long_objects(&Memory::with_store(16 << 20), 2);
+    for key in 0..2 {
+        let found = w.read(key).expect("it is on the disk");
+        assert!(w.publish_read(key, found));
+    }
+    let in_memory = w.fetch(10);
+    let let_go = |disk, key| {
+        let owner = CacheOwner { cache: Arc::downgrade(&w.world.cache), disk };
+        owner.let_go(&key_of(&digest(key)))
+    };
+    let is_hit = |key| matches!(w.world.lookup(key), Lookup::Hit(_));
+    let held = object_of(&w, 0);
+    assert!(!let_go(0, 0) && Arc::ptr_eq(&held, &object_of(&w, 0)), "a response uses it");
+    drop(held);
+    assert!(!let_go(1, 0) && is_hit(0), "it is on another disk");
+    assert!(let_go(0, 0) && !is_hit(0), "it was hit");
+    assert!(!let_go(0, 1) && !is_hit(1), "it was not");
+    assert!(w.read(0).is_some() && w.read(1).is_some(), "they are on the disk");
+    let vxid = in_memory.vxid();
+    drop(in_memory);
+    assert!(!let_go(0, 10));
+    assert_eq!(object_of(&w, 10).vxid(), vxid, "its body is in memory");
 }
 
 #[test]
