@@ -40,7 +40,7 @@ impl Beginnings {
     }
 
     /// Returns the number of beginnings in memory.
-    #[cfg(all(test, not(loom)))]
+    #[cfg(all(test, not(any(loom, miri))))]
     pub(crate) fn count(&self) -> usize {
         let bodies = self.0.lock();
         bodies.iter().filter_map(Weak::upgrade).filter(|body| body.beginning.lock().is_some()).count()

@@ -32,7 +32,7 @@ mod stores;
 mod tag_purges;
 mod variant;
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, miri))))]
 pub(crate) use extent::MOST_BEGINNINGS;
 pub use lacquer_disk::Ring;
 pub use search::{DiskObject, DiskSearch, Predict, Reading};

@@ -73,11 +73,12 @@ mod tests {
 
     #[test]
     fn long_heads_take_little_time() {
-        let names = "a,".repeat(1 << 16);
+        let (count, lines) = if cfg!(miri) { (100, 1000) } else { (1 << 16, 1 << 20) };
+        let names = "a,".repeat(count);
         let head = format!("HTTP/1.1 103 x\r\nConnection: {names}\r\n{}\r\n", "b:\r\n".repeat(63));
         let begun = std::time::Instant::now();
         assert_eq!(interim_fields(head.as_bytes()).map(|fields| fields.len()), Some(63));
-        assert_eq!(interim_fields(format!("{head}{}", "b:\n".repeat(1 << 20)).as_bytes()), None);
+        assert_eq!(interim_fields(format!("{head}{}", "b:\n".repeat(lines)).as_bytes()), None);
         assert!(begun.elapsed() < std::time::Duration::from_secs(20), "it took {:?}", begun.elapsed());
     }
 }
